@@ -1,0 +1,269 @@
+"""What a problem is: plain frozen data and a few functions. Judges and runs nothing, needs no torch.
+
+A problem folder (``reference/<name>/problem.py``) exports one ``PROBLEM``. Dtypes are strings
+("float32"), so that this module loads without torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+if TYPE_CHECKING:
+    import torch
+
+Inputs: TypeAlias = "dict[str, torch.Tensor | int | float | bool]"
+
+Kind = Literal["kernel", "scenario"]
+Group = Literal["forward", "backward", "gradcheck", "memory"]
+Phase = Literal["forward", "backward", "both"]
+Baseline = Literal["eager", "builtin", "compile", "roofline"]
+Layout = Literal["contiguous", "strided", "transposed", "expanded", "offset"]
+GradLayout = Literal["random", "expanded", "strided"]
+Visibility = Literal["public", "hidden"]
+Fill = Literal["normal", "uniform", "integers"]
+Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "bool"]
+
+GROUPS: tuple[Group, ...] = get_args(Group)
+FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16"})
+ITEMSIZE = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "bool": 1,
+}
+MAX_GRADCHECK_ELEMENTS = 250  # slow mode perturbs every element twice
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def _one_of(value: str, literal: object, what: str) -> None:
+    allowed = get_args(literal)
+    _require(value in allowed, f"{what} is {value!r}, must be one of {', '.join(allowed)}")
+
+
+def _dims_text(dims: Mapping[str, int]) -> str:
+    return "-".join(f"{axis}{size}" for axis, size in dims.items())
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``|got - want| <= atol + rtol * |want|``, elementwise; NaN is always wrong."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Elements read from and written to tensors by all launches of one call; an upper bound."""
+
+    read: int
+    written: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One correctness case: sizes, dtype and layout, and why it is there.
+
+    Attributes:
+        dims: Axis name to size, such as ``{"M": 63, "N": 781}``.
+        dtype: Dtype of the floating inputs.
+        why: The mistake this case catches, in words a student understands.
+        variant: Distinguishes cases of equal sizes ("negative-rows"); part of the id.
+        scalars: Non-tensor arguments, such as ``{"eps": 1e-5}``.
+        layout: Memory layout of the tensor inputs: "strided" pads the rows, "transposed" swaps
+            the storage order of the last two axes, "expanded" repeats the first row with stride
+            0, "offset" starts one element into its storage.
+        grad_layout: "random" is a contiguous normal tensor, "expanded" is ones with stride 0 (what
+            ``y.sum().backward()`` sends), "strided" has padded rows.
+        groups: The test groups this case takes part in.
+        visibility: Hidden cases run only in grading.
+        timeout_s: Wall-clock limit of one request, in seconds.
+    """
+
+    dims: Mapping[str, int]
+    dtype: Dtype
+    why: str
+    variant: str = ""
+    scalars: Mapping[str, int | float | bool] = field(default_factory=dict)
+    layout: Layout = "contiguous"
+    grad_layout: GradLayout = "random"
+    groups: frozenset[Group] = frozenset({"forward", "backward", "memory"})
+    visibility: Visibility = "public"
+    timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        _one_of(self.dtype, Dtype, f"case {self.id}: dtype")
+        _one_of(self.layout, Layout, f"case {self.id}: layout")
+        _one_of(self.grad_layout, GradLayout, f"case {self.id}: grad_layout")
+        _one_of(self.visibility, Visibility, f"case {self.id}: visibility")
+        for group in self.groups:
+            _one_of(group, Group, f"case {self.id}: group")
+        _require(bool(self.why), f"case {self.id}: say why it exists")
+        _require(self.timeout_s > 0, f"case {self.id}: timeout_s must be positive")
+
+    @property
+    def id(self) -> str:
+        """Name used in test ids, messages and scorecards, such as ``M63-N781-float16-strided``."""
+        parts = [_dims_text(self.dims), self.dtype]
+        if self.layout != "contiguous":
+            parts.append(self.layout)
+        if self.grad_layout != "random":
+            parts.append(f"grad_{self.grad_layout}")
+        if self.variant:
+            parts.append(self.variant)
+        return "-".join(parts)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """How to make one tensor argument of a benchmark call from a nonce, on the GPU.
+
+    Attributes:
+        stride: In elements; None means contiguous.
+        fill: "normal" is N(0, 1), "uniform" is U[0, 1), "integers" is 0..9; then times scale plus
+            shift.
+        requires_grad: Its gradient is asked for in the phases backward and both.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+    stride: tuple[int, ...] | None = None
+    fill: Fill = "normal"
+    scale: float = 1.0
+    shift: float = 0.0
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Points for speed: anchors (ratio, share of points), joined linearly, flat outside.
+
+    Attributes:
+        gpu: Model the anchors were calibrated on, as CUDA names it ("NVIDIA H200").
+        baseline: What the ratio is against; "roofline" is a fraction of the measured limit.
+    """
+
+    gpu: str
+    baseline: Baseline
+    phase: Phase
+    anchors: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        _one_of(self.baseline, Baseline, "threshold: baseline")
+        _one_of(self.phase, Phase, "threshold: phase")
+        ratios = [ratio for ratio, _ in self.anchors]
+        shares = [share for _, share in self.anchors]
+        _require(len(self.anchors) > 0, "threshold: no anchors")
+        _require(
+            all(a < b for a, b in itertools.pairwise(ratios)),
+            f"threshold: ratios must increase, got {ratios}",
+        )
+        _require(
+            shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1,
+            f"threshold: shares must rise within 0..1, got {shares}",
+        )
+
+
+@dataclass(frozen=True)
+class BenchmarkCase:
+    """One timed case; order of ``inputs`` then ``scalars`` is the order of the arguments."""
+
+    dims: Mapping[str, int]
+    dtype: Dtype
+    inputs: tuple[InputSpec, ...]
+    scalars: Mapping[str, int | float | bool] = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ("forward",)
+    thresholds: tuple[Threshold, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Name used in scorecards and thresholds.json, such as ``M8192-N4096-float32``."""
+        return f"{_dims_text(self.dims)}-{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of the assignment.
+
+    Attributes:
+        name: Also the entry point, the stub's file name and the folder.
+        points: What the problem is worth.
+        make_inputs: ``(case, rng)`` to the positional arguments in order, contiguous; the grader
+            applies ``case.layout``.
+        oracle: Positional arguments to the wanted output(s), in float64 and differentiable.
+        tolerance: ``(case, output)`` with output "y" (or "y0", "y1", ... when there are several),
+            "grad:<input>" or "saved".
+        min_bytes: ``(case or benchmark case, phase)`` to the bytes no kernel can avoid moving.
+        flops: Likewise the floating-point operations.
+        traffic: ``(case, phase)`` to the most elements the launches may read and write; checked in
+            the memory group. Phase "backward" means forward and backward together.
+        baselines: "eager" and "builtin" implementations for the benchmark; "compile" is made from
+            eager.
+        differentiable: Gradients of all floating tensor inputs are asked for.
+        saved_shape: Shape of the one tensor the forward must save for backward, or None.
+        own_share: Per phase, the fraction of GPU time that must be spent in the student's kernels.
+        judge: Scenarios only: ``(case, log)`` to a check.
+    """
+
+    name: str
+    kind: Kind
+    points: int
+    cases: tuple[Case, ...]
+    make_inputs: Callable[[Case, torch.Generator], Inputs]
+    oracle: Callable[..., Any]
+    tolerance: Callable[[Case, str], Tolerance]
+    min_bytes: Callable[[Case | BenchmarkCase, Phase], int]
+    flops: Callable[[Case | BenchmarkCase, Phase], int]
+    traffic: Callable[[Case, Phase], Traffic]
+    baselines: Mapping[str, Callable[..., Any] | None]
+    differentiable: bool = False
+    benchmark_cases: tuple[BenchmarkCase, ...] = ()
+    saved_shape: Callable[[Case], tuple[int, ...] | None] = lambda _case: None
+    own_share: Mapping[Phase, float] = field(default_factory=dict)
+    judge: Callable[[Case, Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        _one_of(self.kind, Kind, f"{self.name}: kind")
+        _require(
+            _NAME.fullmatch(self.name) is not None,
+            f"problem name {self.name!r} is not a lower-case Python name",
+        )
+        _require(self.points > 0, f"{self.name}: points must be positive")
+        for what, ids in (
+            ("case", [case.id for case in self.cases]),
+            ("benchmark case", [case.id for case in self.benchmark_cases]),
+        ):
+            twice = sorted({i for i in ids if ids.count(i) > 1})
+            _require(not twice, f"{self.name}: {what} ids used twice: {', '.join(twice)}")
+        if not self.differentiable:
+            for case in self.cases:
+                wrong = case.groups & {"backward", "gradcheck"}
+                _require(
+                    not wrong,
+                    f"{self.name} [{case.id}]: not differentiable, but in group {sorted(wrong)}",
+                )
+        _require(
+            (self.judge is not None) == (self.kind == "scenario"),
+            f"{self.name}: a scenario has a judge, a kernel problem has none",
+        )
+        if self.benchmark_cases:
+            _require("eager" in self.baselines, f"{self.name}: benchmarks need baseline 'eager'")
+
+    def cases_in(self, group: Group) -> tuple[Case, ...]:
+        """The cases of one test group, in order."""
+        return tuple(case for case in self.cases if group in case.groups)
