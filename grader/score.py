@@ -15,15 +15,14 @@ groups; what was not measured leaves the maximum of this run.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from grader.scorecard import Check, ProblemResult, Status, TestResult, ThresholdResult, Verdict
-from grader.spec import GROUPS, Group, Kind, Phase, Threshold
+from grader.spec import GROUPS, Group, Kind, Phase
+from grader.thresholds import Speed, pay
 
 _DIFFERENTIABLE: dict[Group, int] = {"forward": 35, "backward": 25, "gradcheck": 5, "memory": 10}
 _FORWARD_ONLY: dict[Group, int] = {"forward": 60, "memory": 15}
@@ -64,34 +63,6 @@ class Outcome:
     dtype: str
     check: Check
     duration_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Speed:
-    """One threshold of one benchmark case, measured or not.
-
-    Attributes:
-        case: Id of the benchmark case.
-        dtype: Its dtype; paid only if the correctness cases of this dtype passed.
-        ratio: The ratio that counts: the median, or the lower bound when "unstable". None unless
-            measured or unstable.
-        status: "failed" is the submission's doing and pays 0; "not_measured" leaves the maximum.
-        reason: Why, unless measured.
-    """
-
-    case: str
-    dtype: str
-    threshold: Threshold
-    ratio: float | None
-    status: Literal["measured", "unstable", "not_measured", "failed"] = "measured"
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        has_ratio = self.ratio is not None and math.isfinite(self.ratio)
-        if (self.status in {"measured", "unstable"}) != has_ratio:
-            raise ValueError(f"{self.case}: {self.status} with ratio {self.ratio}")
-        if self.status != "measured" and not self.reason:
-            raise ValueError(f"{self.case}: {self.status} must say why")
 
 
 @dataclass(frozen=True)
@@ -182,65 +153,6 @@ def allocate(
     )
 
 
-def share(anchors: Sequence[tuple[float, float]], ratio: float) -> float:
-    """Share of points for ``ratio``: anchors joined linearly, flat outside.
-
-    Anchors of ((1, 0), (2, 1)): ratio 1.5 pays 0.5, ratio 3 pays 1, ratio 0.9 pays 0.
-    """
-    if ratio <= anchors[0][0]:
-        return anchors[0][1]
-    for (ratio_0, share_0), (ratio_1, share_1) in itertools.pairwise(anchors):
-        if ratio <= ratio_1:
-            fraction = (ratio - ratio_0) / (ratio_1 - ratio_0)
-            return share_0 + fraction * (share_1 - share_0)
-    return anchors[-1][1]
-
-
-def pay_threshold(
-    speed: Speed, outcomes: Sequence[Outcome], *, max_points: float
-) -> ThresholdResult:
-    """Pay one threshold: ``max_points`` times ``share``, if the cases of its dtype passed.
-
-    Speed without correctness earns nothing: every forward test of the dtype must have passed, for
-    phases with gradients every backward test too. Tests that could not be checked do not count
-    against it, but at least one must have been checked.
-    """
-    threshold = speed.threshold
-
-    def paid(share_: float | None, reason: str) -> ThresholdResult:
-        return ThresholdResult(
-            baseline=threshold.baseline,
-            phase=threshold.phase,
-            gpu=threshold.gpu,
-            anchors=threshold.anchors,
-            ratio=speed.ratio,
-            share=share_,
-            points=max_points * (share_ or 0.0),
-            max_points=max_points,
-            reason=reason,
-        )
-
-    if speed.status == "not_measured":
-        return paid(None, speed.reason)
-    for group in _PHASE_GROUPS[threshold.phase]:
-        checked = [
-            outcome
-            for outcome in outcomes
-            if outcome.group == group
-            and outcome.dtype == speed.dtype
-            and outcome.check.verdict not in _OUT_OF_THE_MAXIMUM
-        ]
-        n_failed = sum(outcome.check.verdict is not Verdict.PASSED for outcome in checked)
-        if n_failed:
-            tests = f"{n_failed} of {len(checked)} {group} tests in {speed.dtype}"
-            return paid(0.0, f"{tests} did not pass")
-        if not checked:
-            return paid(None, f"no {group} test in {speed.dtype} was checked")
-    if speed.ratio is None:
-        return paid(0.0, speed.reason)
-    return paid(share(threshold.anchors, speed.ratio), speed.reason)
-
-
 def score_problem(
     name: str,
     points: float,
@@ -258,7 +170,9 @@ def score_problem(
     """Score one problem.
 
     Performance points are divided equally among ``speeds``: all thresholds of the problem that
-    hold for this GPU, measured or not. With none, performance leaves the maximum.
+    hold for this GPU, measured or not. With none, performance leaves the maximum. Speed without
+    correctness earns nothing: all forward tests of the dtype must have passed, for phases with
+    gradients all backward tests too.
     score = sum of what passed tests and thresholds earn; max_score_measured = the same sum had
     everything reported passed; both rounded to 0.01. blocked earns 0 and stays in.
 
@@ -294,7 +208,15 @@ def score_problem(
     )
     tests = tuple(_test_result(outcome, allocation) for outcome in outcomes)
     each = allocation.performance / len(speeds) if speeds else 0.0
-    thresholds = tuple(pay_threshold(speed, outcomes, max_points=each) for speed in speeds)
+    thresholds = tuple(
+        pay(
+            speed,
+            max_points=each,
+            refused=_correctness(speed, outcomes, failed=True),
+            unchecked=_correctness(speed, outcomes, failed=False),
+        )
+        for speed in speeds
+    )
 
     earned = [test.points for test in tests] + [paid.points for paid in thresholds]
     could = [test.max_points for test in tests]
@@ -371,6 +293,24 @@ def _status(
     if len(outcomes) < sum(expected.values()):
         return Status.PARTIAL, interrupted
     return Status.GRADED, ""
+
+
+def _correctness(speed: Speed, outcomes: Sequence[Outcome], *, failed: bool) -> str:
+    """Why no speed of this dtype can be paid: a test ``failed``, or else none was checked."""
+    for group in _PHASE_GROUPS[speed.threshold.phase]:
+        verdicts = [
+            outcome.check.verdict
+            for outcome in outcomes
+            if outcome.group == group
+            and outcome.dtype == speed.dtype
+            and outcome.check.verdict not in _OUT_OF_THE_MAXIMUM
+        ]
+        n_failed = sum(verdict is not Verdict.PASSED for verdict in verdicts)
+        if failed and n_failed:
+            return f"{n_failed} of {len(verdicts)} {group} tests in {speed.dtype} did not pass"
+        if not failed and not verdicts:
+            return f"no {group} test in {speed.dtype} was checked"
+    return ""
 
 
 def _test_result(outcome: Outcome, allocation: Allocation) -> TestResult:
