@@ -1,0 +1,1 @@
+"""A scorecard, shown. Reads cards and never changes or computes a score; imports no torch."""

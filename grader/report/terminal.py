@@ -1,0 +1,208 @@
+"""A scorecard as text for a terminal, from pure functions. Computes no score, reads no file.
+
+Works at any width, without colour (NO_COLOR, a pipe, TERM=dumb) and in an ASCII locale. Text that
+student code had a hand in is shown with its control characters escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from grader.report.performance import performance
+from grader.report.wording import plain, points
+from grader.scorecard import ProblemResult, Scorecard, Status, TestResult, Verdict
+from grader.spec import GROUPS
+
+MAX_FAILURES = 5  # shown in full per problem; all of them are in the scorecard file
+MIN_TABLE_WIDTH = 72  # columns; below it a problem is a paragraph
+
+_STYLES = {
+    Status.GRADED: "bold",
+    Status.PARTIAL: "bold yellow",
+    Status.HELD: "bold yellow",
+    Status.GRADER_ERROR: "bold red",
+}
+_NOT_CHECKED = frozenset({Verdict.NOT_CHECKABLE, Verdict.NOT_MEASURED})
+# one cause holds for the whole problem, so showing it once per verdict is enough
+_ALIKE = frozenset(
+    {
+        Verdict.IMPORT_ERROR,
+        Verdict.NOT_IMPLEMENTED,
+        Verdict.NOT_CHECKABLE,
+        Verdict.NOT_MEASURED,
+        Verdict.BLOCKED,
+    }
+)
+
+
+def print_card(card: Scorecard, console: Console) -> None:
+    """Print the whole card."""
+    console.print(render(card, width=console.width))
+
+
+def render(card: Scorecard, *, width: int) -> RenderableType:
+    """The whole card: problems, failures, performance, circumstances, and last the summary."""
+    parts = [
+        problems(card, width=width),
+        *failures(card),
+        performance(card, width=width),
+        circumstances(card),
+        Text(summary(card), style=_STYLES[card.status]),
+    ]
+    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts[:-1]), parts[-1])
+
+
+def summary(card: Scorecard) -> str:
+    """One line, such as ``58.00 of 58.00 measured here, 100 in all``."""
+    if card.score is None or card.max_score_measured is None:
+        if card.status is Status.HELD:
+            return f"No score yet, a person has to look: {plain(card.reason)}"
+        return f"No score, through a fault of the grader: {plain(card.reason)}"
+    line = (
+        f"{card.score:.2f} of {card.max_score_measured:.2f} measured here, "
+        f"{points(card.max_score)} in all"
+    )
+    if card.status is Status.PARTIAL:
+        return f"{line} (partial: {plain(card.reason)})"
+    return line
+
+
+def problems(card: Scorecard, *, width: int) -> RenderableType:
+    """Per problem: passed of checked tests in each group, points for speed, points in all.
+
+    A star marks a group in which some test could not be checked here.
+    """
+    rows = [_problem_row(card, problem) for problem in card.problems]
+    heads = ["problem", *GROUPS, "speed", "points", "of"]
+    starred = any(cell.endswith("*") for row in rows for cell in row)
+    note = Text("* without the tests that could not be checked here; see below", style="dim")
+    if width < MIN_TABLE_WIDTH:
+        lines = [
+            Text(f"{row[0]}: ", style="bold")
+            + Text(
+                ", ".join(
+                    f"{head} {cell}"
+                    for head, cell in zip(heads[1:], row[1:], strict=True)
+                    if cell != "-"
+                ),
+                style="not bold",
+            )
+            for row in rows
+        ]
+        return Group(*lines, *([note] if starred else []))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="left" if head == "problem" else "right", no_wrap=True)
+    for problem, row in zip(card.problems, rows, strict=True):
+        lost = problem.score is None or problem.score < (problem.max_score_measured or 0.0)
+        table.add_row(*row, style="" if lost else "green")
+    return Group(table, note) if starred else table
+
+
+def _problem_row(card: Scorecard, problem: ProblemResult) -> list[str]:
+    paid = [
+        threshold
+        for row in card.performance
+        if row.problem == problem.name
+        for threshold in row.thresholds
+        if threshold.share is not None
+    ]
+    earned = math.fsum(threshold.points for threshold in paid)
+    could = math.fsum(threshold.max_points for threshold in paid)
+    if problem.score is None or problem.max_score_measured is None:
+        total = "under review" if problem.status is Status.HELD else "grader error"
+    else:
+        total = f"{problem.score:.2f}/{problem.max_score_measured:.2f}"
+        total += " partial" if problem.status is Status.PARTIAL else ""
+    return [
+        problem.name,
+        *(_group_cell([test for test in problem.tests if test.group == g]) for g in GROUPS),
+        f"{earned:.2f}/{could:.2f}" if paid else "-",
+        total,
+        points(problem.max_score),
+    ]
+
+
+def _group_cell(tests: Sequence[TestResult]) -> str:
+    if not tests:
+        return "-"
+    checked = [test for test in tests if test.verdict not in _NOT_CHECKED]
+    passed = sum(test.verdict is Verdict.PASSED for test in checked)
+    return f"{passed}/{len(checked)}{'' if len(checked) == len(tests) else '*'}"
+
+
+def failures(card: Scorecard) -> list[RenderableType]:
+    """What did not pass, with its cause, problem by problem; empty when all passed.
+
+    At most MAX_FAILURES per problem. Verdicts that hold for a whole problem (not implemented, not
+    checkable, ...) are shown once with a count.
+    """
+    shown: list[RenderableType] = []
+    for problem in card.problems:
+        if problem.reason:
+            shown.append(_failure(problem.name, str(problem.status), problem.reason))
+        entries = list(_distinct(problem.tests))
+        for test, n_alike in entries[:MAX_FAILURES]:
+            verdict = f"{test.verdict}, {n_alike} tests" if n_alike > 1 else str(test.verdict)
+            shown.append(_failure(test.id, verdict, test.cause))
+        n_more = len(entries) - MAX_FAILURES
+        if n_more > 0:
+            shown.append(Text(f"{problem.name}: {n_more} more failures, all in the scorecard file"))
+    return shown
+
+
+def _distinct(tests: Iterable[TestResult]) -> Iterable[tuple[TestResult, int]]:
+    failed = [test for test in tests if test.verdict is not Verdict.PASSED]
+    counts = Counter(test.verdict for test in failed)
+    seen: set[Verdict] = set()
+    for test in failed:
+        if test.verdict not in _ALIKE:
+            yield test, 1
+        elif test.verdict not in seen:
+            seen.add(test.verdict)
+            yield test, counts[test.verdict]
+
+
+def _failure(where: str, verdict: str, cause: str) -> RenderableType:
+    head = Text(f"{plain(where)}  ", style="bold") + Text(verdict, style="red")
+    return Group(head, Padding(Text(plain(cause)), (0, 0, 0, 2)))
+
+
+def circumstances(card: Scorecard) -> RenderableType:
+    """What was graded, where, and how apart the student's code was kept."""
+    env, isolation = card.environment, card.isolation
+    versions = [
+        f"Python {env.python}",
+        f"torch {env.torch}",
+        f"triton {env.triton}" if env.triton else "no triton",
+        f"numpy {env.numpy}",
+        env.platform,
+    ]
+    gpu = [part for part in (env.gpu, env.gpu_driver and f"driver {env.gpu_driver}") if part]
+    cases = "public cases only" if card.assignment.part == "public" else "with hidden cases"
+    lines = [
+        ("submission", f"{card.submission.path}, {len(card.submission.files)} files, {cases}"),
+        ("kernels ran in", ", ".join([env.backend, *gpu])),
+        ("environment", ", ".join(versions)),
+        ("isolation", f"{isolation.level}: {', '.join(isolation.in_force) or 'nothing in force'}"),
+    ]
+    if isolation.missing:
+        lines.append(("", f"missing: {', '.join(isolation.missing)}"))
+    if card.submission.ignored:
+        lines.append(("not taken", ", ".join(card.submission.ignored)))
+    lines += [("worker ended", f"{a.problem} ({a.backend}): {a.ended}") for a in card.attempts]
+    lines += [("note", note) for note in card.integrity]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for label, text in lines:
+        grid.add_row(label, Text(plain(text)))
+    return grid
