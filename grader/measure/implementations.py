@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -47,5 +47,4 @@ def baseline(problem: Problem, impl: Impl) -> Callable[..., Any]:
     if impl != "compile":
         return fn
     torch.compiler.reset()
-    compiled = torch.compile(fn, fullgraph=COMPILE_FULLGRAPH, dynamic=COMPILE_DYNAMIC)
-    return cast("Callable[..., Any]", compiled)
+    return torch.compile(fn, fullgraph=COMPILE_FULLGRAPH, dynamic=COMPILE_DYNAMIC)
