@@ -1,0 +1,248 @@
+"""Matrix product with a ReLU on top, with gradients: tiles, strides and tensor cores.
+
+    y = max(a @ b, 0)
+
+The ReLU is applied to the accumulator, before anything is written, which saves a kernel that reads
+and writes MN elements.
+
+float32 products may be computed in TF32 (10 bits of mantissa), Triton's default. The case "ieee"
+alone asks for full float32: there torch.get_float32_matmul_precision() is "highest".
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from grader.spec import (
+    ITEMSIZE,
+    BenchmarkCase,
+    Case,
+    Dtype,
+    Inputs,
+    InputSpec,
+    Phase,
+    Problem,
+    Tolerance,
+    Traffic,
+)
+
+# tl.dot needs tiles of at least 16 x 16: anything sensible reads less than such tiles do
+SMALLEST_TILE = 16
+# pre-activations stay this far from the kink at 0, in units of their standard deviation: 20 times
+# the error of a TF32 product
+KINK_MARGIN = 0.01
+
+
+def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
+    """Draw ``a``, shape (M, K), and ``b``, shape (K, N), from N(0, 1).
+
+    Rows of a are drawn again until no element of a @ b is so close to 0 that rounding decides
+    whether the ReLU lets it pass, which would make a right gradient look wrong.
+    """
+    m, n, k = (case.dims[axis] for axis in "MNK")
+    dtype = getattr(torch, case.dtype)
+    margin = KINK_MARGIN * math.sqrt(k)
+
+    def draw(rows: int, cols: int) -> torch.Tensor:
+        return torch.randn(rows, cols, generator=rng).to(dtype)
+
+    a, b = draw(m, k), draw(k, n)
+    if case.layout == "expanded":
+        # the layout repeats row 0, so the margin must hold for the repeated rows
+        a, b = a[:1].expand(m, k).clone(), b[:1].expand(k, n).clone()
+        while a[0].double().sum().abs() * b[0].double().abs().min() < margin:
+            a, b = draw(1, k).expand(m, k).clone(), draw(1, n).expand(k, n).clone()
+        return {"a": a, "b": b}
+    while True:
+        z = a.double() @ b.double()
+        bad = (z.abs() < margin).any(dim=1)
+        if m * n <= SMALLEST_TILE:
+            # so few outputs could all be 0
+            bad |= ~(z > 0).any(dim=1)
+        if not bad.any():
+            return {"a": a, "b": b}
+        a[bad] = draw(int(bad.sum()), k)
+
+
+def oracle(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """``relu(a @ b)``: (M, K) and (K, N) of any float dtype to (M, N) float64."""
+    return torch.relu(a.double() @ b.double())
+
+
+def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
+    """Rounding of the result, and of its accumulation over R products of N(0, 1) numbers.
+
+    The sum has the standard deviation sqrt(R), and so have its errors, in units of the accuracy of
+    one product:
+
+    - float32 by TF32: both factors are rounded to 10 bits, 4e-4 a product; 5 standard deviations
+      times 4 are 8e-3.
+    - float32 by IEEE arithmetic (case "ieee"): accumulation at 2**-24 a step; 1e-5 leaves TF32 far
+      outside.
+    - float16, bfloat16: products are exact and accumulated in float32; 2e-4 leaves a float16
+      accumulator outside. The result is rounded once, 8 times which is allowed.
+    """
+    length = case.dims[{"y": "K", "grad:a": "N", "grad:b": "M"}[output]]
+    if case.dtype == "float32":
+        ieee = isinstance(case, Case) and case.variant == "ieee"
+        a_product, rtol = (1e-5, 2e-6) if ieee else (8e-3, 2e-6)
+    else:
+        a_product = 2e-4
+        rtol = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}[case.dtype]
+    return Tolerance(atol=a_product * math.sqrt(length), rtol=rtol)
+
+
+def _tiled_reads(m: int, n: int, k: int) -> tuple[int, int]:
+    """Elements read of the (m, k) and of the (k, n) factor by a product in the smallest tiles."""
+    return math.ceil(n / SMALLEST_TILE) * m * k, math.ceil(m / SMALLEST_TILE) * k * n
+
+
+def traffic(case: Case, phase: Phase) -> Traffic:
+    """The reads of three products in 16 x 16 tiles, the ReLU's mask recomputed in every one.
+
+    Written: y and room for a mask; in backward also the masked gradient, da and db.
+    """
+    m, n, k = (case.dims[axis] for axis in "MNK")
+    read, written = sum(_tiled_reads(m, n, k)), 2 * m * n
+    if phase != "forward":
+        # da = g @ b.T and db = a.T @ g, where g is dy masked by y: two elements for one
+        g, b_read = _tiled_reads(m, k, n)
+        a_read, g_too = _tiled_reads(k, n, m)
+        read += 2 * (g + g_too) + a_read + b_read + 2 * m * n
+        written += m * n + m * k + k * n
+    return Traffic(read=read, written=written)
+
+
+def min_bytes(case: Case | BenchmarkCase, phase: Phase) -> int:
+    """Every operand read once, every result written once; backward needs y for the mask."""
+    m, n, k = (case.dims[axis] for axis in "MNK")
+    factors = m * k + k * n
+    forward, backward = factors + m * n, 2 * factors + 2 * m * n
+    elements = {"forward": forward, "backward": backward, "both": forward + backward}[phase]
+    return elements * ITEMSIZE[case.dtype]
+
+
+def flops(case: Case | BenchmarkCase, phase: Phase) -> int:
+    """One product forward, two backward, each 2MNK."""
+    m, n, k = (case.dims[axis] for axis in "MNK")
+    return {"forward": 2, "backward": 4, "both": 6}[phase] * m * n * k
+
+
+def eager(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product and a ReLU: two kernels, the first of them the vendor's library."""
+    return torch.relu(a @ b)
+
+
+def _benchmark(m: int, n: int, k: int, dtype: Dtype) -> BenchmarkCase:
+    # half-integers within +-4.5: all sums are exact in float32, so no rounding decides on which
+    # side of 0 a pre-activation falls
+    def factor(name: str, *shape: int) -> InputSpec:
+        return InputSpec(name, shape, dtype, fill="integers", shift=-4.5, requires_grad=True)
+
+    return BenchmarkCase(
+        dims={"M": m, "N": n, "K": k},
+        dtype=dtype,
+        inputs=(factor("a", m, k), factor("b", k, n)),
+        phases=("forward", "both"),
+    )
+
+
+CASES = (
+    Case({"M": 64, "N": 64, "K": 64}, "float32", why="whole tiles: nothing to mask"),
+    Case({"M": 1, "N": 1, "K": 1}, "float32", why="one product of two numbers in a tile"),
+    Case(
+        {"M": 67, "N": 45, "K": 83},
+        "float32",
+        why="no size is a multiple of a tile: rows, columns and the loop over K need masks",
+    ),
+    Case(
+        {"M": 48, "N": 40, "K": 1037},
+        "float16",
+        why="a long sum in float16: the accumulator must be float32",
+    ),
+    Case({"M": 40, "N": 72, "K": 100}, "bfloat16", why="bfloat16 in and out"),
+    Case(
+        {"M": 33, "N": 50, "K": 41},
+        "float32",
+        layout="strided",
+        why="padded rows: what lies beyond column K is not yours to read",
+    ),
+    Case(
+        {"M": 50, "N": 34, "K": 66},
+        "float32",
+        layout="transposed",
+        why="a and b stored column by column: use both strides of each",
+    ),
+    Case(
+        {"M": 31, "N": 60, "K": 70},
+        "bfloat16",
+        layout="transposed",
+        why="transposed in bfloat16: use the strides rather than convert and copy",
+    ),
+    Case(
+        {"M": 20, "N": 18, "K": 40},
+        "float32",
+        layout="expanded",
+        why="one row repeated with stride 0, in both factors",
+    ),
+    Case(
+        {"M": 21, "N": 39, "K": 57},
+        "float16",
+        layout="offset",
+        why="a and b start in the middle of their storage",
+    ),
+    Case(
+        {"M": 37, "N": 53, "K": 29},
+        "float32",
+        grad_layout="expanded",
+        why="y.sum().backward() sends one 1.0 repeated with stride 0",
+    ),
+    Case(
+        {"M": 26, "N": 47, "K": 61},
+        "bfloat16",
+        grad_layout="strided",
+        why="the incoming gradient has padding between its rows",
+    ),
+    Case(
+        {"M": 300, "N": 70, "K": 20},
+        "float16",
+        why="many tiles, more down than across: rows and columns of tiles must not be swapped",
+    ),
+    Case(
+        {"M": 32, "N": 48, "K": 256},
+        "float32",
+        variant="ieee",
+        why='here the float32 matmul precision is "highest": tl.dot\'s default TF32 is too coarse',
+    ),
+    Case(
+        {"M": 5, "N": 7, "K": 6},
+        "float32",
+        groups=frozenset({"gradcheck"}),
+        why="gradients against finite differences in float64, away from the kink",
+    ),
+)
+
+PROBLEM = Problem(
+    name="matmul_relu",
+    kind="kernel",
+    points=14,
+    cases=CASES,
+    make_inputs=make_inputs,
+    oracle=oracle,
+    tolerance=tolerance,
+    min_bytes=min_bytes,
+    flops=flops,
+    traffic=traffic,
+    # no library call fuses the two
+    baselines={"eager": eager, "builtin": None},
+    differentiable=True,
+    # 275 GFLOP forward: 0.4 ms at 700 TFLOP/s
+    benchmark_cases=(
+        _benchmark(8192, 4096, 4096, "bfloat16"),
+        _benchmark(8192, 4096, 4096, "float16"),
+    ),
+    # the ReLU's backward, elementwise, may be PyTorch's
+    own_share={"forward": 0.95, "both": 0.8},
+)

@@ -1,0 +1,139 @@
+"""Softmax over rows in Triton, forward and backward.
+
+One program handles one row. The block is the next power of two, so it is usually longer than the
+row, and the lanes beyond the row's end must not change the maximum or the sum.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_forward_kernel(
+    x_ptr,  # (M, N)
+    y_ptr,  # (M, N)
+    x_row_stride,  # elements from one row of x to the next
+    y_row_stride,  # likewise for y
+    n_cols,  # N
+    BLOCK_SIZE: tl.constexpr,  # a power of two, at least N
+):
+    # tl.max and tl.sum reduce a block: tl.max(x, axis=0).
+    # What must tl.load put into the masked lanes (other=...) so that they do not matter?
+    # BEGIN SOLUTION
+    # int64, because row * stride passes 2**31 for large matrices
+    row = tl.program_id(axis=0).to(tl.int64)
+    cols = tl.arange(0, BLOCK_SIZE)  # [BLOCK_SIZE]
+    mask = cols < n_cols
+    # -inf is never the maximum, and exp(-inf) = 0 adds nothing to the sum
+    x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=-float("inf"))
+    x = x.to(tl.float32)
+    # without subtracting the maximum, exp(x) overflows from x = 89 on
+    numerator = tl.exp(x - tl.max(x, axis=0))
+    y = numerator / tl.sum(numerator, axis=0)
+    tl.store(y_ptr + row * y_row_stride + cols, y, mask=mask)
+    # END SOLUTION
+
+
+@triton.jit
+def softmax_backward_kernel(
+    y_ptr,  # (M, N), the forward's result
+    dy_ptr,  # (M, N), the incoming gradient
+    dx_ptr,  # (M, N)
+    y_row_stride,
+    dy_row_stride,
+    dx_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,
+):
+    # dx_j = y_j (dy_j - sum_i y_i dy_i), the sum over the row
+    # BEGIN SOLUTION
+    row = tl.program_id(axis=0).to(tl.int64)
+    cols = tl.arange(0, BLOCK_SIZE)
+    mask = cols < n_cols
+    # 0 in the masked lanes adds nothing to the sum
+    y = tl.load(y_ptr + row * y_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+    dx = y * (dy - tl.sum(y * dy, axis=0))
+    tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
+    # END SOLUTION
+
+
+def launch_sizes(n_cols):
+    """Choose BLOCK_SIZE and num_warps for a row of n_cols elements."""
+    # BEGIN SOLUTION
+    block_size = triton.next_power_of_2(n_cols)
+    # 512 elements a warp are 16 a thread: they stay in registers
+    return block_size, min(max(block_size // 512, 1), 16)
+    # END SOLUTION
+
+
+class Softmax(torch.autograd.Function):
+    """Connects the two kernels to autograd."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Compute softmax over the rows and save what the backward needs."""
+        # The row stride may be anything (padded rows, a repeated row), so pass it to the kernel.
+        # If the last axis is not contiguous (x.stride(1) != 1), copy: x.contiguous().
+        # More elements in a block need more warps: kernel[grid](..., num_warps=8).
+        # BEGIN SOLUTION
+        if x.stride(1) != 1:
+            x = x.contiguous()
+        n_rows, n_cols = x.shape
+        y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+        block_size, num_warps = launch_sizes(n_cols)
+        softmax_forward_kernel[(n_rows,)](
+            x,
+            y,
+            x.stride(0),
+            y.stride(0),
+            n_cols,
+            BLOCK_SIZE=block_size,
+            num_warps=num_warps,
+        )
+        # the gradient needs y alone, so x can be freed
+        ctx.save_for_backward(y)
+        return y
+        # END SOLUTION
+
+    @staticmethod
+    def backward(ctx, dy):
+        """Return the gradient for each argument of forward, here x alone."""
+        # dy may have any strides, 0 included.
+        # BEGIN SOLUTION
+        (y,) = ctx.saved_tensors
+        # y.sum().backward() sends a single 1.0 expanded with stride 0
+        if dy.stride(1) != 1:
+            dy = dy.contiguous()
+        n_rows, n_cols = y.shape
+        dx = torch.empty_like(y)
+        block_size, num_warps = launch_sizes(n_cols)
+        softmax_backward_kernel[(n_rows,)](
+            y,
+            dy,
+            dx,
+            y.stride(0),
+            dy.stride(0),
+            dx.stride(0),
+            n_cols,
+            BLOCK_SIZE=block_size,
+            num_warps=num_warps,
+        )
+        return dx
+        # END SOLUTION
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last axis, differentiable.
+
+    Args:
+        x: Shape (M, N), 1 <= N <= 32768; float32, float16 or bfloat16. Any strides.
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of x; every row sums to 1.
+
+    A row of up to 4096 elements must be read once: forward reads MN elements and writes MN,
+    backward reads 2MN and writes MN. A longer row may be read twice.
+    """
+    return Softmax.apply(x)
