@@ -13,7 +13,7 @@ from rich.text import Text
 from grader.report.wording import plain, points
 from grader.scorecard import PerformanceRow, Scorecard
 
-MIN_TABLE_WIDTH = 96  # columns
+MIN_TABLE_WIDTH = 112  # columns; below it a row is a paragraph
 _HEADS = ("case", "phase", "impl", "median ms", "ratio", "95 %", "calls", "verified", "points")
 
 

@@ -81,7 +81,7 @@ def problems(card: Scorecard, *, width: int) -> RenderableType:
     A star marks a group in which some test could not be checked here.
     """
     rows = [_problem_row(card, problem) for problem in card.problems]
-    heads = ["problem", *GROUPS, "speed", "points", "of"]
+    heads = ["problem", *GROUPS, "speed", "points", "worth"]
     starred = any(cell.endswith("*") for row in rows for cell in row)
     note = Text("* without the tests that could not be checked here; see below", style="dim")
     if width < MIN_TABLE_WIDTH:
@@ -188,8 +188,10 @@ def circumstances(card: Scorecard) -> RenderableType:
     ]
     gpu = [part for part in (env.gpu, env.gpu_driver and f"driver {env.gpu_driver}") if part]
     cases = "public cases only" if card.assignment.part == "public" else "with hidden cases"
+    n_files = len(card.submission.files)
+    files = f"{n_files} file{'' if n_files == 1 else 's'}"
     lines = [
-        ("submission", f"{card.submission.path}, {len(card.submission.files)} files, {cases}"),
+        ("submission", f"{card.submission.path}, {files}, {cases}"),
         ("kernels ran in", ", ".join([env.backend, *gpu])),
         ("environment", ", ".join(versions)),
         ("isolation", f"{isolation.level}: {', '.join(isolation.in_force) or 'nothing in force'}"),

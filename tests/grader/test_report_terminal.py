@@ -283,7 +283,7 @@ def test_measured_performance_is_a_table() -> None:
         "-",
         "1.00/2",
     ]
-    assert text.splitlines()[2].split() == [
+    assert text.splitlines()[3].split() == [
         "softmax",
         "1/1",
         *"---",
