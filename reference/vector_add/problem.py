@@ -12,6 +12,7 @@ from grader.spec import (
     BenchmarkCase,
     Case,
     Dtype,
+    Group,
     Inputs,
     InputSpec,
     Phase,
@@ -81,40 +82,60 @@ def _benchmark(n: int, dtype: Dtype) -> BenchmarkCase:
     )
 
 
+# there is no gradient to check
+GROUPS: frozenset[Group] = frozenset({"forward", "memory"})
+
 CASES = (
-    Case({"n": 1024}, "float32", why="a whole number of blocks: nothing to mask"),
-    Case({"n": 1}, "float32", why="a single element: all lanes of the block but one are masked"),
-    Case({"n": 1000}, "float32", why="the last block is only partly filled and needs a mask"),
+    Case({"n": 1024}, "float32", groups=GROUPS, why="a whole number of blocks: nothing to mask"),
+    Case(
+        {"n": 1},
+        "float32",
+        groups=GROUPS,
+        why="a single element: all lanes of the block but one are masked",
+    ),
+    Case(
+        {"n": 1000},
+        "float32",
+        groups=GROUPS,
+        why="the last block is only partly filled and needs a mask",
+    ),
     Case(
         {"n": 4099},
         "float32",
+        groups=GROUPS,
         why="three elements more than 4096: the last block must not be"
         " dropped when the grid is computed",
     ),
-    Case({"n": 100_003}, "float32", why="many programs: each must find its own block"),
-    Case({"n": 1000}, "float16", why="float16 in and out"),
-    Case({"n": 1000}, "bfloat16", why="bfloat16 in and out"),
+    Case(
+        {"n": 100_003}, "float32", groups=GROUPS, why="many programs: each must find its own block"
+    ),
+    Case({"n": 1000}, "float16", groups=GROUPS, why="float16 in and out"),
+    Case({"n": 1000}, "bfloat16", groups=GROUPS, why="bfloat16 in and out"),
     Case(
         {"n": 777},
         "float32",
+        groups=GROUPS,
         layout="offset",
         why="x and y start in the middle of their storage: vectors need not be aligned",
     ),
     Case(
         {"n": 513},
         "float32",
+        groups=GROUPS,
         layout="expanded",
         why="one element repeated with stride 0: the vector's storage is shorter than the vector",
     ),
     Case(
         {"n": 300},
         "float32",
+        groups=GROUPS,
         variant="extreme",
         why="values from 1e-20 to 1e30: a detour through a narrower dtype loses them",
     ),
     Case(
         {"n": 300},
         "float16",
+        groups=GROUPS,
         variant="extreme",
         why="sums up to 50000, near the largest float16: bfloat16 would round them too coarsely",
     ),
