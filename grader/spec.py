@@ -127,6 +127,14 @@ class Case:
             parts.append(self.variant)
         return "-".join(parts)
 
+    @property
+    def matmul_precision(self) -> Literal["high", "highest"]:
+        """``torch.get_float32_matmul_precision()`` during the call: "high" allows TF32.
+
+        "highest" is announced by the variant "ieee".
+        """
+        return "highest" if self.variant == "ieee" else "high"
+
 
 @dataclass(frozen=True)
 class InputSpec:

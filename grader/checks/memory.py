@@ -1,0 +1,65 @@
+"""The group memory: bounds, races, unwritten elements and traffic, always in the simulator."""
+
+from __future__ import annotations
+
+import torch
+
+from grader import verify
+from grader.checks.trial import Trial, ended, grad_outputs, oracle
+from grader.sandbox.client import Outcome, Student, StudentFaultError
+from grader.scorecard import Check, Verdict
+from grader.spec import Inputs, Phase
+from grader.verify import PASSED
+
+
+def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:
+    """Bounds, races, unwritten elements and traffic of all launches, in the simulator."""
+    phase: Phase = "backward" if trial.problem.differentiable else "forward"
+    try:
+        if phase == "forward":
+            outcome = student.forward(inputs, backend="sim", case=trial.case)
+        else:
+            outputs = oracle(trial.problem, inputs)
+            grads = grad_outputs(trial.case, outputs, rng)
+            outcome = student.vjp(inputs, grads, backend="sim", case=trial.case)
+    except StudentFaultError as fault:
+        return ended(trial, fault)
+    reply = outcome.reply
+    if not reply.n_launches:
+        what = "no kernel was launched: this problem asks for a kernel of your own"
+        return verify.fail(Verdict.FOREIGN_KERNEL, what, trial.context)
+    order = list(Verdict)
+    findings = sorted(
+        (finding for finding in reply.findings if finding.kind != "note"),
+        key=lambda finding: order.index(Verdict(finding.kind)),
+    )
+    if findings:
+        first = findings[0]
+        more = f"and {len(findings) - 1} more findings" if len(findings) > 1 else ""
+        return verify.fail(
+            Verdict(first.kind),
+            f"{first.kind.replace('_', ' ')} at {first.where}, program {first.program}",
+            trial.context,
+            first.source_line,
+            first.text + (f" ({first.count} elements)" if first.count > 1 else ""),
+            more,
+        )
+    return _traffic(trial, outcome, phase)
+
+
+def _traffic(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
+    allowed = trial.problem.traffic(trial.case, phase)
+    reply = outcome.reply
+    if reply.read <= allowed.read and reply.written <= allowed.written:
+        return PASSED
+    return verify.fail(
+        Verdict.EXCESS_TRAFFIC,
+        f"the kernels read {reply.read} and write {reply.written} elements,"
+        f" allowed are {allowed.read} and {allowed.written}",
+        trial.context,
+        *(
+            f"{launch.kernel}: "
+            + ", ".join(f"{n} read {r} written {w}" for n, (r, w) in launch.arguments.items())
+            for launch in reply.launches
+        ),
+    )

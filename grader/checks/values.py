@@ -1,0 +1,92 @@
+"""The groups forward and backward: values against the float64 oracle, on the target."""
+
+from __future__ import annotations
+
+import torch
+
+from grader import verify
+from grader.checks.form import form, modified
+from grader.checks.trial import Trial, double_leaves, ended, grad_outputs, oracle
+from grader.inputs import dtype_name
+from grader.sandbox.client import Outcome, Student, StudentFaultError
+from grader.scorecard import Check, Verdict
+from grader.spec import Inputs
+from grader.verify import PASSED
+
+
+def forward(trial: Trial, student: Student, inputs: Inputs) -> Check:
+    """The values of the entry point, on the target."""
+    wanted = oracle(trial.problem, inputs)
+    try:
+        outcome = student.forward(inputs, backend=student.target, case=trial.case)
+    except StudentFaultError as fault:
+        return ended(trial, fault)
+    wrong = modified(trial, inputs, outcome) or form(trial, outcome, wanted)
+    if wrong:
+        return wrong
+    for name, want in wanted.items():
+        wrong = verify.compare(
+            outcome.outputs[name].unpack(),
+            want,
+            trial.problem.tolerance(trial.case, name),
+            output=name,
+            wrong_verdict=Verdict.WRONG_VALUE,
+            context=trial.context,
+        )
+        if wrong:
+            return wrong
+    return PASSED
+
+
+def backward(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:
+    """The gradients of all floating tensor inputs, on the target."""
+    leaves: Inputs = double_leaves(inputs)
+    outputs = oracle(trial.problem, leaves)
+    sent = grad_outputs(trial.case, outputs, rng)
+    asked = {n: x for n, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    wanted = torch.autograd.grad(
+        list(outputs.values()),
+        list(asked.values()),
+        [sent[name].double() for name in outputs],
+    )
+    try:
+        outcome = student.vjp(inputs, sent, backend=student.target, case=trial.case)
+    except StudentFaultError as fault:
+        return ended(trial, fault)
+    wrong = modified(trial, inputs, outcome) or form(trial, outcome, outputs)
+    if wrong:
+        return wrong
+    for name, want in zip(asked, wanted, strict=True):
+        wrong = _gradient(trial, outcome, name, want, inputs)
+        if wrong:
+            return wrong
+    return PASSED
+
+
+def _gradient(
+    trial: Trial, outcome: Outcome, name: str, want: torch.Tensor, inputs: Inputs
+) -> Check | None:
+    output = f"grad:{name}"
+    if name in outcome.reply.wrong_grads:
+        what = f"the gradient of {name} is {outcome.reply.wrong_grads[name]}, want a tensor"
+        return verify.fail(Verdict.WRONG_TYPE, what, trial.context)
+    if name not in outcome.grads:
+        what = f"no gradient reaches {name}: for autograd the output does not depend on it"
+        return verify.fail(Verdict.WRONG_GRADIENT, what, trial.context)
+    grad, of = outcome.grads[name], inputs[name]
+    assert isinstance(of, torch.Tensor)
+    return verify.check_form(
+        grad.header.shape,
+        grad.header.dtype,
+        of.shape,
+        dtype_name(of.dtype),
+        output=output,
+        context=trial.context,
+    ) or verify.compare(
+        grad.unpack(),
+        want,
+        trial.problem.tolerance(trial.case, output),
+        output=output,
+        wrong_verdict=Verdict.WRONG_GRADIENT,
+        context=trial.context,
+    )

@@ -1,0 +1,1 @@
+"""Runs student code in processes of its own: protocol, launcher, confinement, worker, client."""

@@ -1,0 +1,245 @@
+"""Calls a submission's entry point in the worker: forward, and forward with backward.
+
+Everything is stateless: fresh tensors in, bytes out. Judges nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from grader import simulator
+from grader.sandbox.protocol import MESSAGE_LIMIT_BYTES, Packed, pack
+from grader.spec import FLOAT_DTYPES, ITEMSIZE
+
+MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
+MAX_FINDINGS = 16
+
+Backend = Literal["sim", "cuda"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An imported submission."""
+
+    entry: Callable[..., object]
+    backend: Backend
+    lift: bool
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One positional argument; ``flat`` is the storage of a tensor."""
+
+    name: str
+    value: Any
+    flat: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes back: a header without op and seq, and tensors."""
+
+    header: dict[str, Any]
+    tensors: list[Packed]
+
+
+def arguments(
+    described: Sequence[Mapping[str, Any]], tensors: Mapping[str, Packed], loaded: Loaded
+) -> list[Argument]:
+    """The arguments of one request, in order, on the device of the backend."""
+    made = []
+    for item in described:
+        name = item["name"]
+        if name in tensors:
+            made.append(_place(name, tensors[name], loaded))
+        else:
+            made.append(Argument(name, item["value"]))
+    return made
+
+
+def _place(name: str, packed: Packed, loaded: Loaded) -> Argument:
+    header = packed.header
+    received = packed.unpack()
+    flat = torch.empty(0, dtype=received.dtype).set_(received.untyped_storage())
+    # a copy in torch's own memory: aligned as the allocator aligns
+    flat = flat.cuda() if loaded.backend == "cuda" else flat.clone()
+    value = flat.as_strided(header.shape, header.stride, header.offset).detach()
+    if loaded.lift and header.dtype in FLOAT_DTYPES:
+        value = simulator.declare(value, header.dtype)
+    return Argument(name, value, flat)
+
+
+def forward(loaded: Loaded, given: Sequence[Argument]) -> Answer:
+    """Call the entry point once."""
+    with _running(loaded) as log:
+        returned = loaded.entry(*(argument.value for argument in given))
+    outputs, header = _returned(returned, loaded)
+    return _answer(header, outputs, given, loaded, log)
+
+
+def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Packed]) -> Answer:
+    """Call the entry point and send gradients back through it, on fresh leaves.
+
+    ``grad_outputs`` are named "grad_output:<output>". An input that no gradient reaches is left out
+    of the answer.
+    """
+    leaves = [
+        argument.value.requires_grad_(True)
+        if argument.flat is not None and argument.flat.is_floating_point()
+        else argument.value
+        for argument in given
+    ]
+    with _running(loaded) as log:
+        returned = loaded.entry(*leaves)
+    outputs, header = _returned(returned, loaded)
+    wanted = {
+        name: _place(name, packed, loaded).value
+        for name, packed in ((n.removeprefix("grad_output:"), p) for n, p in grad_outputs.items())
+    }
+    grads: dict[str, torch.Tensor] = {}
+    if _fits(outputs, wanted):
+        asked = {
+            argument.name: leaf
+            for argument, leaf in zip(given, leaves, strict=True)
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+        }
+        with _running(loaded, log):
+            grads = _gradients(outputs, wanted, asked)
+    answer = _answer(header, outputs, given, loaded, log)
+    for name, grad in grads.items():
+        what = _unsendable(grad, loaded)
+        if what:
+            answer.header["wrong_grads"][name] = what
+        else:
+            answer.tensors.append(_send(f"grad:{name}", grad, loaded))
+    return answer
+
+
+def _gradients(
+    outputs: Mapping[str, torch.Tensor],
+    wanted: Mapping[str, torch.Tensor],
+    asked: Mapping[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    reached = [name for name, output in outputs.items() if output.requires_grad]
+    if not reached:
+        return {}
+    grads = torch.autograd.grad(
+        [outputs[name] for name in reached],
+        list(asked.values()),
+        [wanted[name] for name in reached],
+        allow_unused=True,
+    )
+    return {name: grad for name, grad in zip(asked, grads, strict=True) if grad is not None}
+
+
+def _fits(outputs: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> bool:
+    """Whether autograd can take the gradients; if not, the outputs alone show what is wrong."""
+    return outputs.keys() == wanted.keys() and all(
+        outputs[name].shape == grad.shape and outputs[name].dtype == grad.dtype
+        for name, grad in wanted.items()
+    )
+
+
+@contextlib.contextmanager
+def _running(loaded: Loaded, log: simulator.Log | None = None) -> Iterator[simulator.Log | None]:
+    """The surroundings student code runs in."""
+    if loaded.backend == "cuda":
+        yield None
+        torch.cuda.synchronize()
+        return
+    with contextlib.ExitStack() as stack:
+        new = stack.enter_context(simulator.recording())
+        stack.enter_context(simulator.pretend_gpu())
+        if loaded.lift:
+            stack.enter_context(simulator.lifted())
+        yield new
+    if log is not None:
+        log.launches.extend(new.launches)
+        log.findings.extend(new.findings)
+
+
+def _returned(returned: object, loaded: Loaded) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The outputs by name ("y", or "y0", "y1", ... of a tuple), or what was wrong with them."""
+    single = not isinstance(returned, tuple)
+    values = (returned,) if single else returned
+    names = ["y"] if single else [f"y{i}" for i in range(len(values))]
+    for name, value in zip(names, values, strict=True):
+        if what := _unsendable(value, loaded):
+            return {}, {"returned": "other", "what": f"{name} is {what}"}
+    return dict(zip(names, values, strict=True)), {"returned": "tensors"}
+
+
+def _unsendable(value: object, loaded: Loaded) -> str:
+    """Why a value is no plain tensor on the right device, or ""."""
+    if type(value) is not torch.Tensor:
+        article = "an" if type(value).__name__[0].lower() in "aeiou" else "a"
+        return "None" if value is None else f"{article} {type(value).__name__}"
+    want = "cuda" if loaded.backend == "cuda" else "cpu"
+    if value.layout is not torch.strided or value.device.type != want:
+        return f"a {value.layout} tensor on {value.device.type}"
+    if str(value.dtype).removeprefix("torch.") not in ITEMSIZE:
+        return f"a tensor of dtype {value.dtype}"
+    if value.numel() * value.element_size() > MESSAGE_LIMIT_BYTES:
+        return f"a tensor of shape {tuple(value.shape)}"
+    return ""
+
+
+def _send(name: str, value: torch.Tensor, loaded: Loaded) -> Packed:
+    declared = None
+    if loaded.lift and value.is_floating_point():
+        declared = simulator.declared_dtype(value)
+    # clone: the storage sent is just the tensor, whatever it was a view of
+    return pack(name, value.detach().cpu().clone(memory_format=torch.contiguous_format), declared)
+
+
+def _answer(
+    header: dict[str, Any],
+    outputs: Mapping[str, torch.Tensor],
+    given: Sequence[Argument],
+    loaded: Loaded,
+    log: simulator.Log | None,
+) -> Answer:
+    tensors = [_send(name, value, loaded) for name, value in outputs.items()]
+    tensors += [
+        pack(f"after:{argument.name}", argument.flat.cpu())
+        for argument in given
+        if argument.flat is not None
+    ]
+    header = {**header, "wrong_grads": {}}
+    if log is not None:
+        header["n_launches"] = len(log.launches)
+        header["launches"] = [_launch(launch) for launch in log.launches[:MAX_LAUNCHES]]
+        traffic = [t for launch in log.launches for t in launch.arguments.values()]
+        # an atomic reads and writes
+        header["read"] = sum(t.read + t.atomics for t in traffic)
+        header["written"] = sum(t.written + t.atomics for t in traffic)
+        header["findings"] = [_finding(finding) for finding in log.findings[:MAX_FINDINGS]]
+    return Answer(header, tensors)
+
+
+def _launch(launch: simulator.Launch) -> dict[str, Any]:
+    return {
+        "kernel": launch.kernel,
+        "grid": list(launch.grid),
+        "arguments": {
+            name: [traffic.read, traffic.written] for name, traffic in launch.arguments.items()
+        },
+    }
+
+
+def _finding(finding: simulator.Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "where": f"{Path(finding.file).name}:{finding.line} in {finding.kernel}",
+        "source_line": finding.source_line.strip()[:200],
+        "program": list(finding.program),
+        "text": finding.text[:500],
+        "count": finding.count,
+    }

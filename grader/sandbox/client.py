@@ -1,0 +1,317 @@
+"""The verifier's end of a worker: sends requests, and turns every end of student code into a fault.
+
+Judges no values. Restarts a worker after a crash, a timeout or a lost CUDA context, and gives a
+problem up after too many of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+
+from grader.inputs import is_differentiable
+from grader.sandbox.launcher import Launcher, LaunchError, Process
+from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
+from grader.sandbox.replies import Raised, Reply, Returned, parse
+from grader.scorecard import Attempt, Verdict
+from grader.spec import Case, Inputs
+
+MAX_TIMEOUTS: Final = 2
+MAX_RESTARTS: Final = 3
+PROBLEM_LIMIT_S: Final = 600.0
+LOAD_TIMEOUT_S: Final = 60.0  # a first CUDA context with Triton takes about 10 s
+
+Backend = Literal["sim", "cuda"]
+
+_KIND_VERDICT = {
+    "not_implemented": Verdict.NOT_IMPLEMENTED,
+    "compile_error": Verdict.COMPILE_ERROR,
+    "unsupported": Verdict.NOT_CHECKABLE,
+    "deadlock": Verdict.DEADLOCK,
+    "out_of_memory": Verdict.OUT_OF_MEMORY,
+    "exit": Verdict.CRASHED,
+    "exception": Verdict.CRASHED,
+}
+
+
+class StudentFaultError(Exception):
+    """Student code ended in a way that is a verdict, before there was anything to compare.
+
+    Attributes:
+        what: One line.
+        details: Further lines, such as the student's traceback.
+    """
+
+    def __init__(self, verdict: Verdict, what: str, *details: str) -> None:
+        super().__init__(f"{verdict}: {what}")
+        self.verdict = verdict
+        self.what = what
+        self.details = details
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call brought back.
+
+    Attributes:
+        outputs: By name: "y", or "y0", "y1", ...
+        grads: By input name; an input no gradient reached is missing.
+        after: The storages of the tensor inputs after the call, by name.
+    """
+
+    reply: Returned
+    outputs: Mapping[str, Packed]
+    grads: Mapping[str, Packed]
+    after: Mapping[str, Packed]
+
+
+@dataclass
+class Line:
+    """One running worker and the requests sent to it."""
+
+    process: Process
+    seq: itertools.count[int] = field(default_factory=itertools.count)
+
+    def ask(
+        self, op: str, header: Mapping[str, Any], tensors: Sequence[Packed], timeout_s: float
+    ) -> tuple[Reply, dict[str, Packed]]:
+        """One request, one reply.
+
+        Raises:
+            ProtocolError: If the reply is not one.
+            PeerClosedError: If the worker ended.
+            TimeoutError: If it did not answer in time.
+        """
+        seq = next(self.seq)
+        channel = self.process.channel
+        channel.send({**header, "op": op, "seq": seq}, tensors, timeout_s)
+        message = channel.receive(timeout_s)
+        try:
+            reply = parse(message.header, op)
+        except ValueError as error:
+            raise ProtocolError(f"the worker's answer to {op!r} is not one: {error}") from error
+        if reply.seq != seq:
+            raise ProtocolError(f"the worker answered request {reply.seq}, not {seq}")
+        return reply, message.tensors
+
+
+class Student:
+    """One problem of one submission, over as many workers as it takes.
+
+    Attributes:
+        target: Where forward and backward run; gradcheck and memory always use the simulator.
+        attempts: Workers that ended before we ended them.
+    """
+
+    def __init__(
+        self, launcher: Launcher, file: Path, entry: str, *, target: Backend = "sim"
+    ) -> None:
+        self.target = target
+        self.attempts: list[Attempt] = []
+        self._launcher = launcher
+        self._file = file
+        self._entry = entry
+        self._lines: dict[Backend, Line] = {}
+        self._lifted: dict[Backend, bool] = {}
+        self._load_faults: dict[Backend, StudentFaultError] = {}
+        self._n_timeouts = 0
+        self._spent_s = 0.0
+
+    def forward(
+        self, inputs: Inputs, *, backend: Backend, case: Case, lift: bool = False
+    ) -> Outcome:
+        """Call the entry point.
+
+        Raises:
+            StudentFaultError: However else student code ended.
+            LaunchError: If no worker can be started.
+        """
+        header, tensors = _arguments(inputs, lift=lift)
+        return self._call("forward", header, tensors, backend, case, lift=lift)
+
+    def vjp(
+        self,
+        inputs: Inputs,
+        grad_outputs: Mapping[str, torch.Tensor],
+        *,
+        backend: Backend,
+        case: Case,
+        lift: bool = False,
+    ) -> Outcome:
+        """Call the entry point and send ``grad_outputs`` back through it. Raises as ``forward``."""
+        header, tensors = _arguments(inputs, lift=lift)
+        tensors += [_pack(f"grad_output:{k}", grad, lift=lift) for k, grad in grad_outputs.items()]
+        return self._call("vjp", header, tensors, backend, case, lift=lift)
+
+    def ask(
+        self,
+        op: str,
+        header: Mapping[str, Any],
+        tensors: Sequence[Packed] = (),
+        *,
+        backend: Backend,
+        timeout_s: float,
+        lift: bool = False,
+    ) -> tuple[Reply, dict[str, Packed]]:
+        """Any request, to a worker that has the submission loaded. Raises as ``forward``."""
+        self._refuse_if_given_up()
+        self._load(backend, lift=lift)
+        return self._ask(op, header, tensors, backend, timeout_s)
+
+    def output(self) -> str:
+        """What the running workers have printed so far."""
+        return "\n".join(line.process.output.text() for line in self._lines.values()).strip()
+
+    def pids(self) -> list[int]:
+        """Processes running now."""
+        return [line.process.pid for line in self._lines.values()]
+
+    def close(self) -> None:
+        """End all workers."""
+        for line in self._lines.values():
+            line.process.stop()
+        self._lines.clear()
+
+    def _call(
+        self,
+        op: str,
+        header: Mapping[str, Any],
+        tensors: Sequence[Packed],
+        backend: Backend,
+        case: Case,
+        *,
+        lift: bool,
+    ) -> Outcome:
+        reply, got = self.ask(
+            op,
+            {**header, "matmul_precision": case.matmul_precision},
+            tensors,
+            backend=backend,
+            timeout_s=case.timeout_s,
+            lift=lift,
+        )
+        assert isinstance(reply, Returned)
+        return Outcome(
+            reply,
+            outputs={name: p for name, p in got.items() if ":" not in name},
+            grads=_named(got, "grad:"),
+            after=_named(got, "after:"),
+        )
+
+    def _refuse_if_given_up(self) -> None:
+        if self._n_timeouts >= MAX_TIMEOUTS:
+            why = f"{MAX_TIMEOUTS} cases of this problem ran out of time"
+        elif len(self.attempts) > MAX_RESTARTS:
+            why = f"this problem's process ended {len(self.attempts)} times"
+        elif self._spent_s > PROBLEM_LIMIT_S:
+            why = f"this problem used up its {PROBLEM_LIMIT_S:g} s"
+        else:
+            return
+        raise StudentFaultError(Verdict.BLOCKED, f"not run: {why} before")
+
+    def _load(self, backend: Backend, *, lift: bool) -> None:
+        """Have a worker with the submission imported. An import that failed is not tried again."""
+        if backend in self._load_faults:
+            raise self._load_faults[backend]
+        if backend in self._lines and self._lifted.get(backend) is lift:
+            return
+        if not self._file.is_file():
+            raise StudentFaultError(
+                Verdict.IMPORT_ERROR, f"the submission has no file {self._file.name}"
+            )
+        if backend not in self._lines:
+            self._lines[backend] = Line(self._launcher.start(backend))
+        header = {
+            "file": str(self._file),
+            "entry": self._entry,
+            "backend": backend,
+            "lift": lift,
+        }
+        try:
+            self._ask("load", header, (), backend, LOAD_TIMEOUT_S)
+        except StudentFaultError as fault:
+            self._load_faults[backend] = fault
+            raise
+        self._lifted[backend] = lift
+
+    def _ask(
+        self,
+        op: str,
+        header: Mapping[str, Any],
+        tensors: Sequence[Packed],
+        backend: Backend,
+        timeout_s: float,
+    ) -> tuple[Reply, dict[str, Packed]]:
+        started = time.monotonic()
+        try:
+            reply, got = self._lines[backend].ask(op, header, tensors, timeout_s)
+        except TimeoutError:
+            self._n_timeouts += 1
+            self._end(backend, "timeout")
+            what = f"{'importing' if op == 'load' else 'running'} took over {timeout_s:g} s"
+            raise StudentFaultError(Verdict.TIMEOUT, what) from None
+        except ProtocolError as error:
+            self._end(backend, "protocol error")
+            raise StudentFaultError(Verdict.PROTOCOL_ERROR, str(error)) from None
+        except PeerClosedError:
+            ended, printed = self._end(backend)
+            verdict = Verdict.IMPORT_ERROR if op == "load" else Verdict.CRASHED
+            doing = "importing it" if op == "load" else "the call"
+            what = f"{doing} ended the process: {ended}"
+            raise StudentFaultError(verdict, what, printed) from None
+        finally:
+            self._spent_s += time.monotonic() - started
+        if isinstance(reply, Raised):
+            if reply.sticky:
+                self._end(backend, "CUDA context lost")
+            raise _fault(reply)
+        return reply, got
+
+    def _end(self, backend: Backend, why: str = "") -> tuple[str, str]:
+        process = self._lines.pop(backend).process
+        ended = process.stop(grace_s=0.0 if why else 1.0)
+        self.attempts.append(Attempt(problem=self._entry, backend=backend, ended=why or ended))
+        return ended, process.output.text()[-2000:]
+
+
+def _fault(raised: Raised) -> StudentFaultError:
+    if raised.stage == "import":
+        what = f"importing it raised {raised.type}: {raised.message}"
+        return StudentFaultError(Verdict.IMPORT_ERROR, what, raised.traceback)
+    if raised.kind == "not_implemented":
+        what = f"not implemented yet: {raised.message}"
+        return StudentFaultError(Verdict.NOT_IMPLEMENTED, what)
+    what = f"{raised.type}: {raised.message}" if raised.message else raised.type
+    if raised.kind == "exit":
+        what = f"the call tried to end the process: {what}"
+    return StudentFaultError(_KIND_VERDICT[raised.kind], what, raised.traceback)
+
+
+def _arguments(inputs: Inputs, *, lift: bool) -> tuple[dict[str, Any], list[Packed]]:
+    described: list[dict[str, Any]] = []
+    tensors = []
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            described.append({"name": name})
+            tensors.append(_pack(name, value, lift=lift))
+        else:
+            described.append({"name": name, "value": value})
+    return {"arguments": described}, tensors
+
+
+def _pack(name: str, tensor: torch.Tensor, *, lift: bool) -> Packed:
+    """Lifted tensors are float64 here and declared as the case declares them: float32."""
+    return pack(name, tensor, "float32" if lift and is_differentiable(tensor) else None)
+
+
+def _named(tensors: Mapping[str, Packed], prefix: str) -> dict[str, Packed]:
+    return {n.removeprefix(prefix): p for n, p in tensors.items() if n.startswith(prefix)}
+
+
+__all__ = ["LaunchError", "Outcome", "Student", "StudentFaultError"]

@@ -1,0 +1,245 @@
+"""Starts, watches and ends worker processes. The verifier's side; never imports student code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from grader.sandbox.confine import scrubbed_environment
+from grader.sandbox.protocol import Channel, open_exchange
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OUTPUT_KEPT_BYTES: Final = 32 * 1024
+ZYGOTE_START_S: Final = 120.0
+STOP_S: Final = 5.0
+
+# -I: nothing of the environment or the working directory gets onto the path but what is passed here
+_BOOTSTRAP = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
+    "from grader.sandbox.worker import main; main(sys.argv[2:])"
+)
+
+
+class LaunchError(Exception):
+    """A worker could not be started: a fault of the grader or the machine, not of a student."""
+
+
+class OutputDrain:
+    """Takes all a worker prints, keeps its beginning, and never lets the worker wait."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_inheritable(self.write_fd, True)
+        self.kept = bytearray()
+        self.n_bytes = 0
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+
+    def start(self) -> None:
+        """Begin; the verifier's copy of the writing end is closed."""
+        os.close(self.write_fd)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Take what is left once the worker is gone."""
+        self._thread.join(STOP_S)
+
+    def text(self) -> str:
+        """What was printed, with a note if it was cut."""
+        text = bytes(self.kept).decode(errors="replace")
+        if self.n_bytes > len(self.kept):
+            text += f"\n[cut: {len(self.kept)} of {self.n_bytes} bytes shown]"
+        return text
+
+    def _drain(self) -> None:
+        with os.fdopen(self.read_fd, "rb", buffering=0) as pipe:
+            while data := pipe.read(1 << 20):
+                self.n_bytes += len(data)
+                room = OUTPUT_KEPT_BYTES - len(self.kept)
+                if room > 0:
+                    self.kept += data[:room]
+
+
+@dataclass
+class Process:
+    """One running worker.
+
+    Attributes:
+        poll: The wait status once it has ended, None before.
+    """
+
+    pid: int
+    channel: Channel
+    output: OutputDrain
+    scratch: Path
+    poll: Callable[[], int | None]
+
+    def stop(self, grace_s: float = STOP_S) -> str:
+        """End it and all of its process group; how it ended, such as "exit 0", "signal 9".
+
+        Args:
+            grace_s: Time to end by itself at the end of the line, in seconds; 0 kills at once.
+        """
+        with contextlib.suppress(OSError):
+            self.channel.sock.shutdown(socket.SHUT_RDWR)
+        status = self._await(grace_s) if grace_s else None
+        # the group exists from the worker's setsid on, the process before
+        for end in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                end(self.pid, signal.SIGKILL)
+        if status is None:
+            status = self._await(STOP_S)
+        self.output.finish()
+        self.channel.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return "still running after SIGKILL" if status is None else _describe(status)
+
+    def _await(self, limit_s: float) -> int | None:
+        deadline = time.monotonic() + limit_s
+        while (status := self.poll()) is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return status
+
+
+def _describe(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"signal {number} ({signal.Signals(number).name})"
+        except ValueError:
+            return f"signal {number}"
+    return f"exit {os.WEXITSTATUS(status)}"
+
+
+class Launcher:
+    """Starts workers: CPU ones forked from a zygote where that is possible, CUDA ones afresh."""
+
+    def __init__(self) -> None:
+        self._zygote: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+
+    def start(self, backend: str, *, role: str = "student") -> Process:
+        """Start a worker.
+
+        Args:
+            backend: "sim" or "cuda".
+            role: "student" runs a submission; "baseline" may load problem.py and never sees one.
+
+        Raises:
+            LaunchError: If no process can be started.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="kernelgrade-"))
+        ours, theirs = socket.socketpair()
+        channel, output = Channel(ours, open_exchange()), OutputDrain()
+        try:
+            if backend == "sim" and role == "student" and sys.platform == "linux":
+                pid, poll = self._fork(theirs, channel.exchange_fd, output.write_fd, scratch)
+            else:
+                pid, poll = _spawn(
+                    theirs, channel.exchange_fd, output.write_fd, scratch, backend, role
+                )
+        except (OSError, ValueError, LaunchError) as error:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise LaunchError(f"no worker process could be started: {error}") from error
+        finally:
+            theirs.close()
+        output.start()
+        return Process(pid, channel, output, scratch, poll)
+
+    def close(self) -> None:
+        """End the zygote; workers end with it."""
+        if self._zygote is not None:
+            process, control = self._zygote
+            control.close()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            self._zygote = None
+
+    def _fork(
+        self, line: socket.socket, exchange_fd: int, output_fd: int, scratch: Path
+    ) -> tuple[int, Callable[[], int | None]]:
+        if self._zygote is None:
+            self._zygote = _start_zygote()
+        _, control = self._zygote
+        command = json.dumps({"op": "fork", "scratch": str(scratch)}).encode()
+        socket.send_fds(control, [command], [line.fileno(), exchange_fd, output_fd])
+        pid = self._answer(control)["pid"]
+        if pid is None:
+            raise LaunchError("the process that forks workers could not fork")
+
+        def poll() -> int | None:
+            try:
+                control.sendall(json.dumps({"op": "reap", "pid": pid}).encode())
+                return self._answer(control)["status"]
+            except (OSError, LaunchError):  # the zygote is gone, and its workers died with it
+                return signal.SIGKILL
+
+        return pid, poll
+
+    def _answer(self, control: socket.socket) -> dict[str, int | None]:
+        data = control.recv(4096)
+        if not data:
+            self._zygote = None
+            raise LaunchError("the process that forks workers is gone")
+        answer: dict[str, int | None] = json.loads(data)
+        return answer
+
+
+def _start_zygote() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    # its own scratch is never used: each worker gets another
+    process = _python(
+        ["zygote", str(theirs.fileno())], [theirs.fileno()], Path(tempfile.gettempdir())
+    )
+    theirs.close()
+    ours.settimeout(ZYGOTE_START_S)
+    try:
+        ready = ours.recv(64)
+    except TimeoutError:
+        ready = b""
+    if ready != b"ready":
+        process.kill()
+        raise LaunchError("the process that forks workers did not start")
+    ours.settimeout(None)
+    return process, ours
+
+
+def _spawn(
+    line: socket.socket, exchange_fd: int, output_fd: int, scratch: Path, backend: str, role: str
+) -> tuple[int, Callable[[], int | None]]:
+    numbers = [line.fileno(), exchange_fd, output_fd]
+    arguments = ["fresh", *map(str, numbers), str(scratch), backend, role]
+    process = _python(arguments, numbers, scratch)
+
+    def poll() -> int | None:
+        code = process.poll()
+        if code is None:
+            return None
+        return -code if code < 0 else code << 8
+
+    return process.pid, poll
+
+
+def _python(arguments: list[str], descriptors: list[int], scratch: Path) -> subprocess.Popen[bytes]:
+    path = [str(ROOT), *(entry for entry in sys.path if entry and entry != str(ROOT))]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _BOOTSTRAP, json.dumps(path), *arguments],
+        env=scrubbed_environment(os.environ, scratch),
+        pass_fds=descriptors,
+        cwd=scratch,
+        stdin=subprocess.DEVNULL,
+    )

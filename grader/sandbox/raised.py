@@ -1,0 +1,125 @@
+"""Turns an exception of student code into the part of a reply that says so. Runs in the worker."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
+from grader.simulator import CompilationError, DeadlockError, UnsupportedError
+
+Kind = Literal[
+    "not_implemented",
+    "compile_error",
+    "unsupported",
+    "deadlock",
+    "out_of_memory",
+    "exit",
+    "exception",
+]
+MESSAGE_LIMIT_CHARS = 4096
+_GRADER = Path(__file__).resolve().parent.parent
+# what Triton raises for code it cannot compile, or compiles but cannot fit on the device
+_TRITON_REFUSALS = frozenset(
+    {"CompilationError", "OutOfResources", "PTXASError", "MLIRCompilationError"}
+)
+
+
+def describe(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
+    """Kind, type, message and the student's own traceback, each within its limit.
+
+    Args:
+        error: What the call or the import raised.
+        stage: "import" or "call".
+        folder: Where the submission lies; paths inside it are shown relative to it.
+    """
+    return {
+        "stage": stage,
+        "kind": _kind(error, folder),
+        "type": type(error).__name__[:128],
+        "message": _text(error)[:MESSAGE_LIMIT_CHARS],
+        "traceback": _cut(_student_traceback(error, folder)),
+    }
+
+
+def _kind(error: BaseException, folder: Path) -> Kind:
+    kind: Kind = "exception"
+    if isinstance(error, UnsupportedError):
+        kind = "unsupported"
+    elif isinstance(error, DeadlockError):
+        kind = "deadlock"
+    elif _is_refusal(error):
+        # the stub of a kernel body is tl.static_assert(False, "TODO: ...")
+        kind = "not_implemented" if "TODO" in _text(error) else "compile_error"
+    elif isinstance(error, NotImplementedError) and _raised_in(error, folder):
+        kind = "not_implemented"
+    elif _is_out_of_memory(error):
+        kind = "out_of_memory"
+    elif isinstance(error, (SystemExit, KeyboardInterrupt)):
+        kind = "exit"
+    return kind
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in _text(error)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    if isinstance(error, CompilationError):
+        return True
+    return any(
+        kind.__module__.startswith("triton.") and kind.__name__ in _TRITON_REFUSALS
+        for kind in type(error).__mro__
+    )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001  a student's own exception class may do anything
+        text = f"(its message raised {type(broken).__name__})"
+    # Triton puts the failing assertion's own words into the cause
+    return text if error.__cause__ is None else f"{text}\n{error.__cause__}"
+
+
+def _raised_in(error: BaseException, folder: Path) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).is_relative_to(folder)
+
+
+def _student_traceback(error: BaseException, folder: Path) -> str:
+    report = traceback.TracebackException.from_exception(error)
+    chained: traceback.TracebackException | None = report
+    while chained is not None:
+        chained.stack = traceback.StackSummary.from_list(_shown(chained.stack, folder))
+        chained = chained.__cause__ or chained.__context__
+    return "".join(report.format())
+
+
+def _shown(stack: traceback.StackSummary, folder: Path) -> list[traceback.FrameSummary]:
+    """From the first frame of the submission on, without the grader's own frames."""
+    frames: list[traceback.FrameSummary] = []
+    for frame in stack:
+        path = Path(frame.filename)
+        if path.is_relative_to(folder):
+            name = str(path.relative_to(folder))
+            frames.append(
+                traceback.FrameSummary(
+                    name, frame.lineno, frame.name, lookup_line=False, line=frame.line
+                )
+            )
+        elif frames and not path.is_relative_to(_GRADER):
+            frames.append(frame)
+    return frames
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TRACEBACK_LIMIT_CHARS:
+        return text
+    half = TRACEBACK_LIMIT_CHARS // 2 - 32
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"

@@ -1,0 +1,126 @@
+"""What a worker may answer, as the verifier reads it: anything else is a protocol error.
+
+A reply is a claim of a process that runs student code; it is never trusted further than its form.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
+from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
+
+Count = Annotated[int, Field(ge=0)]
+Text = Annotated[str, Field(max_length=1024)]
+
+
+class Reply(BaseModel):
+    """Fields of every reply."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int
+    op: str
+
+
+class Raised(Reply):
+    """Student code ended with an exception."""
+
+    op: Literal["raised"]
+    stage: Literal["import", "call"]
+    kind: Kind
+    type: Annotated[str, Field(max_length=128)]
+    message: Annotated[str, Field(max_length=MESSAGE_LIMIT_CHARS)]
+    traceback: Annotated[str, Field(max_length=TRACEBACK_LIMIT_CHARS)]
+    sticky: bool
+    """The CUDA context is lost."""
+
+
+class Loaded(Reply):
+    """The submission is imported."""
+
+
+class LaunchSeen(BaseModel):
+    """One kernel launch in the simulator: elements read and written per argument."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kernel: Text
+    grid: tuple[Count, Count, Count]
+    arguments: dict[Text, tuple[Count, Count]]
+
+
+class FindingSeen(BaseModel):
+    """One finding of the simulator."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal[
+        "out_of_bounds", "uninitialised_read", "race", "deadlock", "never_written", "note"
+    ]
+    where: Text
+    source_line: Text
+    program: tuple[Count, Count, Count]
+    text: Text
+    count: Count
+
+
+class Returned(Reply):
+    """The entry point returned."""
+
+    returned: Literal["tensors", "other"]
+    what: Text = ""
+    """What came instead of tensors."""
+    wrong_grads: dict[Text, Text] = Field(default_factory=dict)
+    """Gradients that are no plain tensors: input to what they are."""
+    n_launches: Count = 0
+    launches: tuple[LaunchSeen, ...] = ()
+    findings: tuple[FindingSeen, ...] = ()
+    read: Count = 0
+    written: Count = 0
+    """Elements over all launches; an atomic counts as both."""
+
+
+class PreparedReply(Reply):
+    """A benchmark case is ready."""
+
+    warmup_ms: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(max_length=1000)]
+    spin_us: Annotated[float, Field(ge=0)]
+    peak_bytes: Count
+
+
+class CalledReply(Reply):
+    """One timed call."""
+
+    event_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    checksum: int
+    input_hash: int
+
+
+class Fetched(Reply):
+    """The tensors of the preceding call follow."""
+
+
+MODELS: dict[str, type[Reply]] = {
+    "raised": Raised,
+    "load": Loaded,
+    "forward": Returned,
+    "vjp": Returned,
+    "prepare": PreparedReply,
+    "call": CalledReply,
+    "fetch": Fetched,
+}
+
+
+def parse(header: dict[str, Any], op: str) -> Reply:
+    """The reply to a request ``op``, or what student code raised instead.
+
+    Raises:
+        ValueError: If the header is neither.
+    """
+    got = header.get("op")
+    if got not in {op, "raised"}:
+        raise ValueError(f"the answer to {op!r} is {got!r}")
+    return MODELS[got].model_validate(header)

@@ -1,0 +1,188 @@
+"""The program of a worker process, and the only importer of student code.
+
+Holds nothing secret: no problem.py (but in the role "baseline", which never loads a submission), no
+expected output, tolerance or result file. Answers one request at a time until the line closes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from grader import simulator
+from grader.measure import implementations, stopwatch
+from grader.measure.timed_calls import TimedCalls
+from grader.sandbox import calls, zygote
+from grader.sandbox.confine import confine
+from grader.sandbox.protocol import Channel, Message, Packed, PeerClosedError, pack
+from grader.sandbox.raised import describe
+from grader.spec import InputSpec
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Worker:
+    """What one worker holds between requests: the loaded submission and the prepared benchmark."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.loaded: calls.Loaded | None = None
+        self.timed: TimedCalls | None = None
+
+    def answer(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Do what one request asks.
+
+        Raises whatever student code raises.
+        """
+        operation: Callable[..., calls.Answer] = getattr(self, f"do_{header['op']}")
+        return operation(header, tensors)
+
+    def do_load(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Import a submission: file, entry, backend, lift."""
+        path = Path(header["file"])
+        self.loaded = self.timed = None
+        module = _import(path, header["backend"])
+        entry = getattr(module, header["entry"], None)
+        if not callable(entry):
+            raise ImportError(f"{path.name} defines no function {header['entry']}")  # noqa: TRY004  shown as an import error
+        self.loaded = calls.Loaded(entry, header["backend"], header["lift"], path.parent)
+        return calls.Answer({}, [])
+
+    def do_forward(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Outputs of one call."""
+        loaded = self._submission()
+        torch.set_float32_matmul_precision(header["matmul_precision"])
+        return calls.forward(loaded, calls.arguments(header["arguments"], tensors, loaded))
+
+    def do_vjp(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Outputs and gradients of one call."""
+        loaded = self._submission()
+        torch.set_float32_matmul_precision(header["matmul_precision"])
+        given = calls.arguments(header["arguments"], tensors, loaded)
+        grads = {n: t for n, t in tensors.items() if n.startswith("grad_output:")}
+        return calls.vjp(loaded, given, grads)
+
+    def do_prepare(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Compile, tune and warm up one benchmark case of the entry or of a baseline."""
+        function = self._submission().entry if self.role == "student" else _baseline(header)
+        specs = [InputSpec(**_tuples(spec)) for spec in header["inputs"]]
+        clock = stopwatch.make(header["stopwatch"])
+        self.timed = None  # frees the last case's tensors before the next is prepared
+        self.timed = TimedCalls(function, specs, header["scalars"], header["phase"], clock)
+        return calls.Answer(asdict(self.timed.prepare()), [])
+
+    def do_call(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Time one call on inputs made from the nonce."""
+        called = asdict(self._prepared().call(header["nonce"]))
+        if not math.isfinite(called["event_ms"]):
+            raise ValueError("the measured time is not a number")
+        return calls.Answer(called, [])
+
+    def do_fetch(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Outputs and gradients of the preceding call."""
+        fetched = self._prepared().fetch()
+        named = [(f"output{i}", tensor) for i, tensor in enumerate(fetched.outputs)]
+        named += [(f"grad{i}", tensor) for i, tensor in enumerate(fetched.grads)]
+        return calls.Answer({}, [pack(name, t.cpu().contiguous()) for name, t in named])
+
+    def _submission(self) -> calls.Loaded:
+        if self.loaded is None:
+            raise RuntimeError("nothing is loaded")
+        return self.loaded
+
+    def _prepared(self) -> TimedCalls:
+        if self.timed is None:
+            raise RuntimeError("nothing is prepared")
+        return self.timed
+
+
+def _tuples(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in spec.items()}
+
+
+def _baseline(header: Mapping[str, Any]) -> Callable[..., object]:
+    # a submission must not find this module loaded, and through it the problem's oracle
+    discover = importlib.import_module("grader.discover")
+    problem = discover.load_problem(header["problem"], Path(header["reference"]))
+    return implementations.baseline(problem, header["impl"])
+
+
+def _import(path: Path, backend: str) -> ModuleType:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if backend == "sim":
+        with simulator.pretend_gpu():
+            return simulator.load_module(path, name=path.stem)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def serve(line: socket.socket, exchange_fd: int, *, backend: str, role: str) -> None:
+    """Confine this process, then answer requests until the line closes."""
+    confine(limit_memory=backend == "sim")
+    if role == "student":
+        # the repository holds solutions: a submission's imports do not find them
+        sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != ROOT]
+    channel, worker = Channel(line, exchange_fd), Worker(role)
+    while True:
+        try:
+            request = channel.receive()
+        except PeerClosedError:
+            return
+        _reply(channel, worker, request)
+
+
+def _reply(channel: Channel, worker: Worker, request: Message) -> None:
+    op, seq = request.header["op"], request.header["seq"]
+    folder = Path(request.header.get("file", "/")).parent if op == "load" else None
+    if folder is None and worker.loaded is not None:
+        folder = worker.loaded.folder
+    try:
+        answer = worker.answer(request.header, request.tensors)
+    except BaseException as error:  # noqa: BLE001  the end of student code of any kind is an answer
+        stage = "import" if op == "load" else "call"
+        raised = describe(error, stage, folder or ROOT)
+        channel.send({"seq": seq, "op": "raised", **raised, "sticky": _cuda_is_broken()})
+    else:
+        channel.send({"seq": seq, "op": op, **answer.header}, answer.tensors)
+
+
+def _cuda_is_broken() -> bool:
+    """Whether the CUDA context is lost, as after an illegal access; then only a restart helps."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def main(arguments: list[str]) -> None:
+    """Entry of the process: ``zygote FD``, or ``fresh LINE EXCHANGE OUTPUT SCRATCH BACKEND ROLE``."""
+    torch.set_num_threads(1)
+    mode, *rest = arguments
+    if mode == "zygote":
+        control = socket.socket(fileno=int(rest[0]))
+        control.sendall(b"ready")
+        zygote.serve(control, lambda line, fd: serve(line, fd, backend="sim", role="student"))
+        return
+    line, exchange, output, scratch, backend, role = rest
+    zygote.enter(Path(scratch), int(output))
+    serve(socket.socket(fileno=int(line)), int(exchange), backend=backend, role=role)
