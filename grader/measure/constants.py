@@ -42,6 +42,11 @@ CONFIDENCE = 0.95
 N_RESAMPLES = 2000
 BOOTSTRAP_SEED = 0
 
+# one graph or an error: a graph break would slow the baseline and flatter the ratio
+COMPILE_FULLGRAPH = True
+# every benchmark case gets code for its own sizes, as a student's kernel may
+COMPILE_DYNAMIC = False
+
 # calls of one roofline probe; the median counts
 PROBE_CALLS = 15
 
@@ -69,4 +74,6 @@ def settings() -> dict[str, str | int | float | bool]:
         "measure.target_half_width": TARGET_HALF_WIDTH,
         "measure.confidence": CONFIDENCE,
         "measure.n_resamples": N_RESAMPLES,
+        "measure.compile_fullgraph": COMPILE_FULLGRAPH,
+        "measure.compile_dynamic": COMPILE_DYNAMIC,
     }

@@ -7,16 +7,12 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from grader.measure.constants import COMPILE_DYNAMIC, COMPILE_FULLGRAPH
 from grader.spec import Problem
 
 Impl: TypeAlias = Literal["eager", "builtin", "compile"]
 
 IMPLS: tuple[Impl, ...] = ("eager", "builtin", "compile")
-
-# one graph or an error: a graph break would make the baseline slower and the ratio flattering
-COMPILE_FULLGRAPH = True
-# every benchmark case gets code for its own sizes, as a student's kernel may
-COMPILE_DYNAMIC = False
 
 
 class BaselineError(RuntimeError):

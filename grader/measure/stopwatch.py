@@ -26,6 +26,7 @@ from grader.measure.constants import (
 
 # bound before any student code is imported, so that replacing them in torch changes nothing here
 _Event: Callable[..., Any] = torch.cuda.Event
+_properties = torch.cuda.get_device_properties
 _synchronize = torch.cuda.synchronize
 _sleep: Callable[[int], None] = torch.cuda._sleep  # noqa: SLF001 - no public spin kernel
 _memory_allocated = torch.cuda.memory_allocated
@@ -91,7 +92,7 @@ class CudaStopwatch:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.spin_us = MIN_SPIN_US
-        l2_bytes = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
+        l2_bytes = getattr(_properties(device), "L2_cache_size", 0)
         n_flush = int(FLUSH_FACTOR * l2_bytes) or FLUSH_FALLBACK_BYTES
         self._flush = torch.empty(n_flush, dtype=torch.uint8, device=device)
         self._start = _Event(enable_timing=True)

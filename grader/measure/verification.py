@@ -15,7 +15,7 @@ from grader.measure.pairs import Verify
 from grader.measure.timed_calls import Called, Fetched
 from grader.scorecard import Check, Verdict
 from grader.spec import FLOAT_DTYPES, BenchmarkCase, Case, Phase, Problem
-from grader.verify import Context, check_shape, compare, fail
+from grader.verify import Context, check_form, compare, fail
 
 
 def verifier(problem: Problem, case: BenchmarkCase, phase: Phase, device: torch.device) -> Verify:
@@ -119,8 +119,9 @@ def _compare_all(
         what = f"returned {len(got)} tensors, want {len(want)}: {', '.join(names)}"
         return fail(Verdict.WRONG_TYPE, what, context)
     for name, dtype, got_one, want_one in zip(names, dtypes, got, want, strict=True):
-        failure = check_shape(
-            got_one, want_one.shape, dtype, output=name, context=context
+        got_dtype = str(got_one.dtype).removeprefix("torch.")
+        failure = check_form(
+            got_one.shape, got_dtype, want_one.shape, dtype, output=name, context=context
         ) or compare(
             got_one,
             want_one,
