@@ -52,15 +52,17 @@ def oracle(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 
 def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
-    """Measured error of the plain formula, times 4 and rounded up.
+    """Largest error of the plain formula and the built-in, times 4 or more.
 
-    y rounds a handful of times, each relative to y: rtol alone. dx subtracts two terms, each of the
-    size of r, so its error is relative to that: 1 / sqrt(mean x^2 + eps). dw sums M terms of size 1:
-    errors grow with sqrt(M).
+    y is rounded twice, relative to itself: 10 roundings (2**-11, 2**-8) are allowed, and in float32
+    some more for a GPU's approximate root and division; atol is for float16 below 6e-5, which rounds
+    in steps of 2**-24. dx subtracts two terms of the size of r = 1 / sqrt(mean x^2 + eps), so its
+    error is relative to r. dw sums M terms of size 1, so errors grow with sqrt(M).
     """
-    rtol = {"float32": 4e-6, "float16": 1.2e-2, "bfloat16": 1e-1}[case.dtype]
     if output == "y":
-        return Tolerance(atol=1e-7, rtol=rtol)
+        rtol = {"float32": 4e-6, "float16": 5e-3, "bfloat16": 4e-2}[case.dtype]
+        return Tolerance(atol=1e-6 if case.dtype == "float16" else 1e-7, rtol=rtol)
+    rtol = {"float32": 4e-6, "float16": 1.2e-2, "bfloat16": 1e-1}[case.dtype]
     if output == "grad:weight":
         return Tolerance(atol=rtol * math.sqrt(case.dims["M"]), rtol=rtol)
     variant = case.variant if isinstance(case, Case) else ""
