@@ -21,6 +21,7 @@ case "$*" in
     -V) echo "Python ${FAKE_VERSION:-3.11.7}" ;;
     -c*version_info*) [ "${FAKE_VERSION:-3.11.7}" != 3.8.18 ] || exit 1 ;;
     "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+    "-m pytest tests/submission"*) exit ${PYTEST_ENDS:-0} ;;
     "-m pip"*) echo "Collecting torch"; echo "  Downloading torch-9-cp311.whl (190.1 MB)"
         [ -z "$PIP_FAILS" ] || { echo "ERROR: no network" >&2; exit 1; } ;;
 esac
@@ -202,14 +203,36 @@ def test_targets_run_what_they_say(
     assert [call.strip() for call in course.calls()] == want
 
 
-def test_test_runs_the_harness_then_both_submissions(course: Course) -> None:
-    """The reference must pass, the stubs must be gradable."""
-    course.make("test", f"PYTHON={course.python}")
+def test_test_runs_both_submissions_then_the_harness(course: Course) -> None:
+    """The stubs must be gradable, the reference must pass; ARGS narrow these two."""
+    course.make("test", f"PYTHON={course.python}", "ARGS=--problem gelu")
 
-    calls = course.calls()
-    assert [("tests/submission" in call) for call in calls] == [False, True, True]
-    assert "--submission reference" in calls[1]
-    assert "--submission assignment" in calls[2]
+    assert [call.strip() for call in course.calls()] == [
+        "-m pytest tests/submission --submission assignment --problem gelu",
+        "-m pytest tests/submission --submission reference --problem gelu",
+        "-m pytest -m not slow and not gpu",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "succeeds"),
+    [
+        pytest.param(("ARGS=-k nothing",), True, id="a-selection-may-be-empty"),
+        pytest.param((), False, id="the-whole-may-not"),
+    ],
+)
+def test_no_test_at_all(course: Course, arguments: tuple[str, ...], succeeds: bool) -> None:
+    """Exit code 5 of pytest, no test collected, is a failure unless ARGS selected."""
+    done = course.make("test", f"PYTHON={course.python}", *arguments, PYTEST_ENDS="5")
+
+    assert (done.returncode == 0) is succeeds
+
+
+def test_a_failed_test_fails_make(course: Course) -> None:
+    """With or without a selection."""
+    done = course.make("test", f"PYTHON={course.python}", "ARGS=-x", PYTEST_ENDS="1")
+
+    assert done.returncode != 0
 
 
 def test_two_makes_at_once_set_up_once(course: Course) -> None:
