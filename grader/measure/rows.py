@@ -96,31 +96,35 @@ def measured(
             limit / time.value, limit / time.high, limit / time.low, time.n
         )
 
-    def row(
-        impl: _RowImpl, prepared: Prepared, n_verified: int, median: Interval
-    ) -> PerformanceRow:
-        ratio = None if impl == "submission" else intervals[impl]
-        unstable = _unstable(ratio or time)
-        return PerformanceRow(
-            problem=problem.name,
-            case=case.id,
-            phase=phase,
-            impl=impl,
-            status="unstable" if unstable else "measured",
-            reason=unstable,
-            n=(ratio or time).n,
-            n_verified=n_verified,
-            median_ms=median.value,
-            ratio=None if ratio is None else ratio.value,
-            ci95=None if ratio is None else (ratio.low, ratio.high),
-            roofline_pct=None if limit is None else 100 * limit / median.value,
-            peak_bytes=prepared.peak_bytes,
+    is_calibrated = any(t.gpu == gpu for c in problem.benchmark_cases for t in c.thresholds)
+    rows = [
+        _row(
+            problem,
+            case,
+            phase,
+            "submission",
+            median=time,
+            ratio=None,
+            prepared=timings.student,
+            n_verified=timings.n_verified,
+            limit=limit,
+            note="" if is_calibrated else f"no thresholds for {gpu}: speed pays no points here",
         )
-
-    rows = [row("submission", timings.student, timings.n_verified, time)]
-    for impl, samples in timings.pairs.items():
-        median = median_time(samples.baseline_ms)
-        rows.append(row(impl, timings.baselines[impl], samples.n_verified, median))
+    ]
+    rows += [
+        _row(
+            problem,
+            case,
+            phase,
+            impl,
+            median=median_time(samples.baseline_ms),
+            ratio=intervals[impl],
+            prepared=timings.baselines[impl],
+            n_verified=samples.n_verified,
+            limit=limit,
+        )
+        for impl, samples in timings.pairs.items()
+    ]
     speeds = [
         _speed(problem, case, threshold, intervals)
         for threshold in paid_thresholds(case, phase, gpu)
@@ -201,6 +205,39 @@ def with_paid(
 def paid_thresholds(case: BenchmarkCase, phase: Phase, gpu: str) -> list[Threshold]:
     """Give the thresholds of a case in one phase that hold for this GPU model."""
     return [t for t in case.thresholds if t.gpu == gpu and t.phase == phase]
+
+
+def _row(
+    problem: Problem,
+    case: BenchmarkCase,
+    phase: Phase,
+    impl: _RowImpl,
+    *,
+    median: Interval,
+    ratio: Interval | None,
+    prepared: Prepared,
+    n_verified: int,
+    limit: float | None,
+    note: str = "",
+) -> PerformanceRow:
+    """Give one measured row; what it estimates, the ratio or the time, may be unstable."""
+    estimate = ratio or median
+    unstable = _unstable(estimate)
+    return PerformanceRow(
+        problem=problem.name,
+        case=case.id,
+        phase=phase,
+        impl=impl,
+        status="unstable" if unstable else "measured",
+        reason="; ".join(text for text in (unstable, note) if text),
+        n=estimate.n,
+        n_verified=n_verified,
+        median_ms=median.value,
+        ratio=None if ratio is None else ratio.value,
+        ci95=None if ratio is None else (ratio.low, ratio.high),
+        roofline_pct=None if limit is None else 100 * limit / median.value,
+        peak_bytes=prepared.peak_bytes,
+    )
 
 
 def _limit_ms(problem: Problem, case: BenchmarkCase, phase: Phase, peaks: Peaks) -> float:

@@ -19,8 +19,8 @@ from grader.spec import Baseline, Phase, Problem, Threshold
 ByCase: TypeAlias = Mapping[str, tuple[Threshold, ...]]
 """Id of the benchmark case to its thresholds, on all GPUs."""
 
-# 0.1 % of a ratio is below the noise
-_DIGITS = 3
+# finer than the noise of any ratio above 0.02
+_DIGITS = 4
 
 
 class _Threshold(Record):
@@ -113,7 +113,7 @@ def from_reference(ratio: float, *, gpu: str, baseline: Baseline, phase: Phase) 
     nothing. A ratio 1 % lower loses at most 1.8 %.
 
     Raises:
-        ValueError: If the ratio is not positive, or too small for three digits.
+        ValueError: If the ratio is not positive, or too small for four decimals.
     """
     scale = 10**_DIGITS
     none, full = (int(r * scale) / scale for r in (ratio * ZERO_SHARE_AT, ratio / SPARE))
