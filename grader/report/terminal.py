@@ -63,9 +63,7 @@ def render(card: Scorecard, *, width: int) -> RenderableType:
 def summary(card: Scorecard) -> str:
     """One line, such as ``58.00 of 58.00 measured here, 100 in all``."""
     if card.score is None or card.max_score_measured is None:
-        if card.status is Status.HELD:
-            return f"No score yet, a person has to look: {plain(card.reason)}"
-        return f"No score, through a fault of the grader: {plain(card.reason)}"
+        return f"No score{' yet' if card.status is Status.HELD else ''}, {plain(card.reason)}"
     line = (
         f"{card.score:.2f} of {card.max_score_measured:.2f} measured here, "
         f"{points(card.max_score)} in all"
@@ -147,7 +145,8 @@ def failures(card: Scorecard) -> list[RenderableType]:
     """
     shown: list[RenderableType] = []
     for problem in card.problems:
-        if problem.reason:
+        # the reason of a problem without a score is mostly the cause of one of its tests
+        if problem.reason and not any(t.cause and t.cause in problem.reason for t in problem.tests):
             shown.append(_failure(problem.name, str(problem.status), problem.reason))
         entries = list(_distinct(problem.tests))
         for test, n_alike in entries[:MAX_FAILURES]:

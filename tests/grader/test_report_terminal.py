@@ -151,14 +151,8 @@ def test_the_summary_says_what_was_measured_and_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("status", "want"),
     [
-        pytest.param(
-            Status.HELD, "No score yet, a person has to look: under review: softmax", id="held"
-        ),
-        pytest.param(
-            Status.GRADER_ERROR,
-            "No score, through a fault of the grader: under review: softmax",
-            id="grader-error",
-        ),
+        pytest.param(Status.HELD, "No score yet, under review: softmax", id="held"),
+        pytest.param(Status.GRADER_ERROR, "No score, under review: softmax", id="grader-error"),
         pytest.param(
             Status.PARTIAL,
             "1.00 of 1.00 measured here, 10 in all (partial: under review: softmax)",
@@ -209,6 +203,16 @@ def test_a_failure_shows_its_whole_cause() -> None:
 def test_a_passed_test_is_not_among_the_failures() -> None:
     """All passed: no cause is shown."""
     assert "forward[softmax" not in text_of(a_card(a_problem([a_test("forward", 7)])))
+
+
+def test_the_reason_of_a_problem_is_shown_once() -> None:
+    """Either as the cause of its test, or, where it is none, by itself."""
+    held = a_test("forward", 7, Verdict.INTEGRITY_HOLD, cause="faster than a copy")
+    of_a_test = a_problem([held], status=Status.HELD, reason=f"{held.id}: faster than a copy")
+    of_its_own = a_problem([a_test("forward", 7)], status=Status.HELD, reason="clocks disagree")
+
+    assert text_of(a_card(of_a_test, reason="under review")).count("faster than a copy") == 1
+    assert text_of(a_card(of_its_own, reason="under review")).count("clocks disagree") == 1
 
 
 def test_failures_of_one_kind_are_shown_once() -> None:
