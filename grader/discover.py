@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from grader.measure import thresholds
+from grader.measure import threshold_file
 from grader.spec import Case, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +40,11 @@ def load_problem(name: str, reference: Path = REFERENCE) -> Problem:
         raise ValueError(f"{name}/problem.py: PROBLEM.name is {problem.name!r}, folder is {name!r}")
     problem = replace(problem, cases=problem.cases + _hidden_cases(folder))
     anchors = folder / "thresholds.json"
-    return thresholds.merge(problem, thresholds.load(anchors)) if anchors.is_file() else problem
+    return (
+        threshold_file.with_thresholds(problem, threshold_file.load(anchors))
+        if anchors.is_file()
+        else problem
+    )
 
 
 def load_problems(names: Sequence[str] = (), reference: Path = REFERENCE) -> tuple[Problem, ...]:

@@ -1,0 +1,166 @@
+"""The command line: arguments and exit codes only.
+
+Exit codes: 0 graded, 1 below --min-score, 2 usage, 3 grader error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+OK, BELOW_MIN_SCORE, USAGE, GRADER_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+ROOT = Path(__file__).resolve().parent.parent
+
+app = typer.Typer(
+    help="Grades GPU-kernel assignments.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+# Imports of torch (about 2 s) stand inside the commands, so that --help and usage errors are quick.
+
+
+@app.command()
+def grade(
+    path: Annotated[
+        Path, typer.Argument(help="assignment, reference, another folder, or one file.")
+    ] = Path("assignment"),
+    problem: Annotated[
+        list[str] | None, typer.Option(help="Only this problem; may be given several times.")
+    ] = None,
+    case: Annotated[str | None, typer.Option(help="Only the case with this id.")] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        typer.Option(help="auto takes the GPU where there is one, else the simulator."),
+    ] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for scorecard.json.")] = Path("out"),
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Draw the same inputs again; secret by default.")
+    ] = None,
+    benchmark: Annotated[
+        bool, typer.Option("--benchmark/--no-benchmark", help="Measure speed on a GPU.")
+    ] = True,
+    min_score: Annotated[
+        float | None, typer.Option(min=0, help="Exit with 1 below this score.")
+    ] = None,
+) -> None:
+    """Grade a submission: tests, then speed, then a scorecard.
+
+    Examples:
+      python -m grader grade                    the stubs in assignment/
+
+      python -m grader grade reference          the staff solutions
+
+      python -m grader grade my.py --problem gelu
+
+      python -m grader grade --problem softmax --case M63-N781-float32
+    """
+    from grader import runner  # noqa: PLC0415  imports torch
+    from grader.grading import Request, UsageError  # noqa: PLC0415  imports torch
+    from grader.report.terminal import print_card  # noqa: PLC0415  only after a grading
+    from grader.scorecard import Status  # noqa: PLC0415  only after a grading
+
+    request = Request(path, tuple(problem or ()), case, device, seed)
+    try:
+        card = runner.grade(request, out, Console(stderr=True), benchmark=benchmark)
+    except UsageError as error:
+        _fail(str(error), USAGE)
+    except KeyboardInterrupt:
+        _fail(f"interrupted; {out / 'scorecard.json'} says how far it came", INTERRUPTED)
+    except OSError as error:
+        _fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
+    print_card(card, Console())
+    print(f"scorecard: {out / 'scorecard.json'}")
+    if card.status is Status.GRADER_ERROR:
+        raise typer.Exit(GRADER_ERROR)
+    if min_score is not None and (card.score is None or card.score < min_score):
+        raise typer.Exit(BELOW_MIN_SCORE)
+
+
+@app.command()
+def verify(
+    problem: Annotated[list[str] | None, typer.Argument(help="Problems; all by default.")] = None,
+) -> None:
+    """Check the assignment itself: solutions pass, stubs earn nothing, wrong/ files are caught.
+
+    Examples:
+      python -m grader verify
+
+      python -m grader verify softmax gelu
+    """
+    import pytest  # noqa: PLC0415  slow to import
+
+    tests = ROOT / "tests" / "problems"
+    names = " or ".join(problem or ())
+    raise typer.Exit(
+        pytest.main([str(tests), f"--rootdir={ROOT}", *(["-k", names] if names else [])])
+    )
+
+
+@app.command()
+def stubs(
+    check: Annotated[bool, typer.Option(help="Change nothing; exit 1 if any is stale.")] = False,
+) -> None:
+    """Generate the stubs in assignment/ from the solutions in reference/.
+
+    Files that a student has begun to fill are stubs no longer: run this in the course's
+    repository, not in a student's.
+
+    Examples:
+      python -m grader stubs
+
+      python -m grader stubs --check
+    """
+    from grader.release import stubs as release  # noqa: PLC0415  one command's own
+
+    reference, assignment = ROOT / "reference", ROOT / "assignment"
+    try:
+        changed = (release.stale_stubs if check else release.write_stubs)(reference, assignment)
+    except release.StubError as error:
+        _fail(str(error), USAGE)
+    for path in changed:
+        print(f"{'stale' if check else 'written'}: {path}")
+    if check and changed:
+        _fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
+
+
+@app.command(name="doctor")
+def run_doctor() -> None:
+    """Say what this machine can do: versions, GPU, confinement, room.
+
+    Examples:
+      python -m grader doctor
+    """
+    from grader import doctor  # noqa: PLC0415  imports torch
+
+    findings = doctor.report()
+    doctor.print_report(findings, Console())
+    raise typer.Exit(doctor.exit_code(findings))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scorecard.json.
+
+    Examples:
+      python -m grader schema > scorecard.schema.json
+    """
+    from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
+
+    print(json.dumps(Scorecard.model_json_schema(), indent=2))
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app()

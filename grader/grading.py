@@ -1,0 +1,188 @@
+"""One grading in progress: the problems, the submission, and a process for each problem.
+
+What the command line, the submission tests and the harness's own tests share. Writes no scorecard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from grader import checks, discover, inputs
+from grader.checks import Trial
+from grader.sandbox.client import Student
+from grader.sandbox.confine import probe
+from grader.sandbox.launcher import Launcher
+from grader.scorecard import Attempt, Check, Isolation, Verdict
+from grader.spec import GROUPS, Case, Group, Inputs, Problem
+from grader.submission import Taken, take
+
+Device = Literal["cpu", "cuda"]
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be graded: no such folder, problem or case."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to grade.
+
+    Attributes:
+        path: The submission.
+        problems: Names; empty means all.
+        case: Only this case id.
+        device: "auto" takes the GPU where there is one.
+        seed: Of the inputs; None draws a secret one.
+        reference: The folder of problems.
+    """
+
+    path: Path
+    problems: tuple[str, ...] = ()
+    case: str | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    seed: int | None = None
+    reference: Path = discover.REFERENCE
+
+
+@dataclass
+class Grading:
+    """A grading in progress; made by ``opened``."""
+
+    request: Request
+    problems: tuple[Problem, ...]
+    taken: Taken
+    device: Device
+    launcher: Launcher
+    seed: int
+    attempts: list[Attempt] = field(default_factory=list)
+    isolation: Isolation | None = None
+    _student: tuple[str, Student] | None = None
+
+    def trials(self, groups: Sequence[Group] = GROUPS) -> list[Trial]:
+        """Every test of the grading, in order: by problem, group, case."""
+        return [
+            Trial(problem, case, group, self._rerun(problem, case))
+            for problem in self.problems
+            for group in groups
+            for case in problem.cases_in(group)
+            if self.request.case in {None, case.id}
+        ]
+
+    def student(self, problem: Problem) -> Student:
+        """The process of one problem; the one before is ended."""
+        if self._student is None or self._student[0] != problem.name:
+            self.end_student()
+            target: Literal["sim", "cuda"] = "cuda" if self.device == "cuda" else "sim"
+            student = Student(
+                self.launcher, self.taken.file(problem.name), problem.name, target=target
+            )
+            self._student = (problem.name, student)
+        return self._student[1]
+
+    def inputs(self, trial: Trial) -> Inputs:
+        """The inputs of a test: the same for all groups of a case."""
+        return inputs.draw(trial.problem, trial.case, self.seed)
+
+    def rng(self, trial: Trial) -> torch.Generator:
+        """What draws the gradients of a test."""
+        return inputs.rng_for(self.seed, trial.id)
+
+    def judge(self, trial: Trial) -> Check:
+        """Run one test. An exception of ours becomes a grader error that says so."""
+        try:
+            student = self.student(trial.problem)
+            check = checks.judge(trial, student, self.inputs(trial), self.rng(trial))
+            self.probe(student)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with us must not cost points
+            return grader_error(trial.id, error)
+        return check
+
+    def end_student(self) -> None:
+        """End the running process."""
+        if self._student is not None:
+            self._student[1].close()
+            self.attempts += self._student[1].attempts
+            self._student = None
+
+    def all_attempts(self) -> list[Attempt]:
+        """Processes that ended before their time, so far."""
+        running = self._student[1].attempts if self._student is not None else []
+        return [*self.attempts, *running]
+
+    def probe(self, student: Student) -> None:
+        """Note once what really confines the student's process."""
+        if self.isolation is None and student.pids():
+            self.isolation = probe(student.pids()[0])
+
+    def _rerun(self, problem: Problem, case: Case) -> str:
+        if case.visibility == "hidden":
+            return ""
+        path = self.taken.card.path
+        submission = "" if path == "assignment" else f"SUBMISSION={path} "
+        return f'make grade {submission}ARGS="--problem {problem.name} --case {case.id}"'
+
+
+def grader_error(where: str, error: BaseException) -> Check:
+    """The check that blames the grader."""
+    what = f"{type(error).__name__}: {error}"[:4000]
+    cause = (
+        f"{where}: {what}\n  This is a fault of the grader, not of your code; it costs no points."
+    )
+    return Check(verdict=Verdict.GRADER_ERROR, cause=cause)
+
+
+def resolve_device(device: Literal["auto", "cpu", "cuda"]) -> Device:
+    """Where forward and backward run.
+
+    Raises:
+        UsageError: If CUDA is asked for and not there.
+    """
+    missing = ""
+    if not torch.cuda.is_available():
+        missing = "torch finds no CUDA device here"
+    elif importlib.util.find_spec("triton") is None:
+        missing = "Triton is not installed"
+    if device == "cuda" and missing:
+        raise UsageError(f"--device cuda: {missing}; `python -m grader doctor` says more")
+    return "cpu" if missing or device == "cpu" else "cuda"
+
+
+@contextlib.contextmanager
+def opened(request: Request) -> Iterator[Grading]:
+    """Take the submission, find the problems, and end all processes afterwards.
+
+    Raises:
+        UsageError: If there is nothing to grade as asked.
+    """
+    device = resolve_device(request.device)
+    folder = Path(tempfile.mkdtemp(prefix="kernelgrade-submission-"))
+    launcher = Launcher()
+    grading: Grading | None = None
+    try:
+        try:
+            problems = discover.load_problems(request.problems, request.reference)
+            names = [problem.name for problem in problems]
+            taken = take(request.path, folder, names)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        seed = secrets.randbits(48) if request.seed is None else request.seed
+        grading = Grading(request, problems, taken, device, launcher, seed)
+        if not grading.trials():
+            known = ", ".join(case.id for problem in problems for case in problem.cases)
+            raise UsageError(f"no test has the case id {request.case!r}; cases: {known}")
+        yield grading
+    finally:
+        if grading is not None:
+            grading.end_student()
+        launcher.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,121 @@
+"""Takes what is to be graded: regular files only, copied to a place of the grader's own.
+
+Links are never followed, folders never entered; what is not taken is listed in the scorecard.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.scorecard import Submission
+
+SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h"})
+MAX_FILE_BYTES = 1024 * 1024
+MAX_FILES = 100
+
+
+class SubmissionError(ValueError):
+    """There is nothing that could be graded: a usage error, not a grade."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A submission, copied.
+
+    Attributes:
+        folder: Where the copies are, one ``<problem>.py`` for each problem handed in.
+        card: For the scorecard.
+    """
+
+    folder: Path
+    card: Submission
+
+    def file(self, problem: str) -> Path:
+        """Where the problem's file is, or would be."""
+        return self.folder / f"{problem}.py"
+
+
+def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
+    """Copy a submission into the empty folder ``into``.
+
+    Args:
+        path: A folder with ``<problem>.py`` files, a folder with ``<problem>/solution.py`` (the
+            reference), or one file, which is then the only problem's.
+        into: An empty folder of the grader's own.
+        problems: Names of the problems to grade.
+
+    Raises:
+        SubmissionError: If there is no such folder or file.
+    """
+    problems = list(problems)
+    sources, ignored = _sources(path, problems)
+    digest = hashlib.sha256()
+    files: list[str] = []
+    for name, source in sorted(sources.items()):
+        content = _read_regular(source)
+        if content is None or len(files) == MAX_FILES:
+            ignored.append(_shown(source, path))
+            continue
+        (into / name).write_bytes(content)
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        files.append(name)
+    return Taken(
+        into,
+        Submission(
+            path=_relative(path),
+            sha256=digest.hexdigest(),
+            files=tuple(files),
+            ignored=tuple(sorted(ignored)),
+        ),
+    )
+
+
+def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str]]:
+    """What to copy, by its name there; and the names of what is left."""
+    if path.is_file():
+        if len(problems) != 1:
+            raise SubmissionError(
+                f"{path} is one file: say which problem it solves with --problem NAME"
+            )
+        return {f"{problems[0]}.py": path}, []
+    if not path.is_dir():
+        raise SubmissionError(
+            f"there is no folder {path}: pass the folder with the <problem>.py files"
+        )
+    solutions = {f"{name}.py": path / name / "solution.py" for name in problems}
+    if any(source.is_file() for source in solutions.values()):
+        return {name: source for name, source in solutions.items() if source.is_file()}, []
+    sources, ignored = {}, []
+    for entry in sorted(path.iterdir()):
+        if entry.suffix in SUFFIXES and not entry.name.startswith("."):
+            sources[entry.name] = entry
+        elif entry.name != "__pycache__":
+            ignored.append(entry.name)
+    return sources, ignored
+
+
+def _read_regular(path: Path) -> bytes | None:
+    """The content of a regular file that is not a link; None for anything else, or if too large."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            return None
+        return file.read(MAX_FILE_BYTES)
+
+
+def _shown(source: Path, root: Path) -> str:
+    return str(source.relative_to(root)) if source.is_relative_to(root) else source.name
+
+
+def _relative(path: Path) -> str:
+    """As typed if relative, else the last part: a card names no place on a machine."""
+    return path.name if path.is_absolute() else str(path)
