@@ -42,6 +42,9 @@ CONFIDENCE = 0.95
 N_RESAMPLES = 2000
 BOOTSTRAP_SEED = 0
 
+# during all timed calls: float32 products may use TF32, as tl.dot does where nobody forbids it
+MATMUL_PRECISION = "high"
+
 # one graph or an error: a graph break would slow the baseline and flatter the ratio
 COMPILE_FULLGRAPH = True
 # every benchmark case gets code for its own sizes, as a student's kernel may
@@ -74,6 +77,7 @@ def settings() -> dict[str, str | int | float | bool]:
         "measure.target_half_width": TARGET_HALF_WIDTH,
         "measure.confidence": CONFIDENCE,
         "measure.n_resamples": N_RESAMPLES,
+        "measure.matmul_precision": MATMUL_PRECISION,
         "measure.compile_fullgraph": COMPILE_FULLGRAPH,
         "measure.compile_dynamic": COMPILE_DYNAMIC,
     }

@@ -46,7 +46,7 @@ class Peaks:
 
 def probe(name: Probe) -> Callable[..., torch.Tensor]:
     """Give the function to time, in the baselines' process."""
-    return torch.clone if name == "copy" else _matmul
+    return torch.clone if name == "copy" else torch.matmul
 
 
 def probe_specs(name: Probe, dtype: Dtype) -> tuple[InputSpec, ...]:
@@ -81,16 +81,6 @@ def limit_ms(min_bytes: int, flops: int, dtype: Dtype, peaks: Peaks) -> float:
 def roofline_pct(min_bytes: int, flops: int, dtype: Dtype, median_ms: float, peaks: Peaks) -> float:
     """Give the percentage of the limit that a time reaches; a read-mostly kernel may pass 100."""
     return 100 * limit_ms(min_bytes, flops, dtype, peaks) / median_ms
-
-
-def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    # float32 kernels may use TF32 by default, so the limit of float32 is that of TF32
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        return a @ b
-    finally:
-        torch.set_float32_matmul_precision(precision)
 
 
 def _median_s(timer: Timer) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -66,24 +66,6 @@ class Stopwatch(Protocol):
 
     def time(self, work: Callable[[], T]) -> Timed[T]:
         """Run ``work`` once, from a cold L2, and wait for everything on the device."""
-
-
-def make(description: Mapping[str, Any]) -> Stopwatch:
-    """Make the stopwatch that a request describes.
-
-    ``{"kind": "cuda"}``, on the current device, or ``{"kind": "scripted", "median_ms": 1.5}`` with
-    ``noise`` and ``seed`` if wanted.
-
-    Raises:
-        ValueError: If it is neither.
-    """
-    options = dict(description)
-    kind = options.pop("kind", None)
-    if kind == "cuda":
-        return CudaStopwatch(torch.device("cuda", torch.cuda.current_device()))
-    if kind == "scripted":
-        return ScriptedStopwatch(**options)
-    raise ValueError(f"stopwatch {kind!r}: must be 'cuda' or 'scripted'")
 
 
 class CudaStopwatch:

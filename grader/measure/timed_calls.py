@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from grader.measure.constants import WARMUP_CALLS
+from grader.measure.constants import MATMUL_PRECISION, WARMUP_CALLS
 from grader.measure.fill import content_hash, make_grad_outputs, make_inputs
 from grader.measure.stopwatch import Stopwatch
 from grader.spec import InputSpec, Phase
 
 # bound before any student code is imported
 _autograd_grad = torch.autograd.grad
+_set_matmul_precision = torch.set_float32_matmul_precision
 _content_hash = content_hash
 
 NONCE_BITS = 62  # a nonce passes through JSON and torch as a signed 64-bit integer
@@ -101,10 +102,13 @@ class TimedCalls:
     def prepare(self) -> Prepared:
         """Compile and tune in an untimed call, fit the spin, then make exactly the warm-up calls.
 
+        Sets torch's precision of float32 products for the process.
+
         Raises:
             TypeError: If ``fn`` returns anything but a tensor or a tuple of tensors.
         """
         self._drop_last()
+        _set_matmul_precision(MATMUL_PRECISION)
         outputs = self._run_forward(self._draw(any_nonce()))
         self._output_like = [(tuple(y.shape), y.dtype) for y in outputs]
         del outputs

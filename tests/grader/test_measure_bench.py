@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -41,6 +41,14 @@ COMPILE_BOTH = Threshold(GPU, "compile", "both", ((0.5, 0.0), (1.5, 1.0)))
 
 Entry = Callable[..., Any]
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    """Preparing sets torch's precision for the process; put it back."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
 
 
 def eager(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -416,16 +424,14 @@ def test_peaks_come_from_the_probes_times() -> None:
 
 
 def test_probes_compute_what_they_say() -> None:
-    """The copy is new storage, the product a product, and torch's precision is as before."""
+    """The copy is new storage, the product a product, of the size said."""
     x = torch.randn(8, 8)
-    before = torch.get_float32_matmul_precision()
 
     copied, product = probe("copy")(x), probe("matmul")(x, x)
 
     assert torch.equal(copied, x)
     assert copied.data_ptr() != x.data_ptr()
     torch.testing.assert_close(product, x @ x)
-    assert torch.get_float32_matmul_precision() == before
     assert [spec.shape for spec in probe_specs("matmul", "bfloat16")] == [(8192, 8192)] * 2
     assert probe_specs("copy", "float32")[0].shape == (2**28,)
 

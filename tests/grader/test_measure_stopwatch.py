@@ -175,12 +175,3 @@ def test_scripted_times_are_repeatable() -> None:
     assert one == two != other
     assert ScriptedStopwatch(2.0).time(lambda: "result").event_ms == 2
     assert ScriptedStopwatch(2.0).time(lambda: "result").result == "result"
-
-
-def test_a_stopwatch_is_made_from_plain_data() -> None:
-    """A request can ask for a scripted stopwatch; anything unknown is refused."""
-    watch = stopwatch.make({"kind": "scripted", "median_ms": 3.0})
-
-    assert watch.time(int).event_ms == 3
-    with pytest.raises(ValueError, match="must be 'cuda' or 'scripted'"):
-        stopwatch.make({"kind": "sundial"})

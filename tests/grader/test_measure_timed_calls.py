@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 import torch
 
-from grader.measure.constants import LAUNCH_PROBES, WARMUP_CALLS
+from grader.measure.constants import LAUNCH_PROBES, MATMUL_PRECISION, WARMUP_CALLS
 from grader.measure.fill import content_hash, make_grad_outputs, make_inputs
 from grader.measure.stopwatch import ScriptedStopwatch, Timed
 from grader.measure.timed_calls import TimedCalls
@@ -20,6 +20,14 @@ SPECS = [
     InputSpec("w", (8,), "float32", requires_grad=True),
 ]
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    """Preparing sets torch's precision for the process; put it back."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
 
 
 class Recorder(ScriptedStopwatch):
@@ -186,3 +194,17 @@ def test_requests_out_of_order_are_refused() -> None:
         calls.call(1)
     with pytest.raises(ValueError, match="no input requires a gradient"):
         TimedCalls(scale, [InputSpec("x", (4,), "float32")], {}, "both", ScriptedStopwatch(1.0))
+
+
+def test_products_may_use_tf32_for_everyone() -> None:
+    """The precision of float32 products is set before the first call, whatever it was."""
+    seen: list[str] = []
+    torch.set_float32_matmul_precision("highest")
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return x * w
+
+    TimedCalls(fn, SPECS, {}, "forward", ScriptedStopwatch(1.0)).prepare()
+
+    assert set(seen) == {MATMUL_PRECISION}
