@@ -1,0 +1,27 @@
+"""Runs unchanged Triton kernels with NumPy: all programs of a grid at once, checked and counted.
+
+Measures no time, and compiles nothing: what the real compiler makes of a kernel is its business.
+"""
+
+from grader.simulator.errors import CompilationError, DeadlockError, UnsupportedError
+from grader.simulator.host import pretend_gpu
+from grader.simulator.imports import load_module
+from grader.simulator.lift import declare, declared_dtype, lifted
+from grader.simulator.log import ArgumentTraffic, Finding, Launch
+from grader.simulator.recording import Log, recording
+
+__all__ = [
+    "ArgumentTraffic",
+    "CompilationError",
+    "DeadlockError",
+    "Finding",
+    "Launch",
+    "Log",
+    "UnsupportedError",
+    "declare",
+    "declared_dtype",
+    "lifted",
+    "load_module",
+    "pretend_gpu",
+    "recording",
+]

@@ -1,0 +1,284 @@
+"""tl.load and tl.store: which lanes touch which elements, in bounds or not, and what they move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from grader.simulator import counts, dtypes, run
+from grader.simulator.dtypes import Array, dtype, pointer_type
+from grader.simulator.errors import refuse
+from grader.simulator.memory import Argument
+from grader.simulator.run import Touch
+from grader.simulator.values import Value, align, plain, value_of
+
+
+class Access:
+    """One tile access of all programs of the pass.
+
+    Attributes:
+        index, mask: Same shape (programs or 1, *block). ``mask`` None means all lanes.
+        inside: Lanes that hit the argument's window; None when all active ones do.
+        times: Programs that one row stands for.
+    """
+
+    def __init__(self, kind: str, pointer: Any, mask: Any, *values: Array) -> None:
+        if not isinstance(pointer, Value) or not isinstance(pointer.dtype, pointer_type):
+            what = pointer.dtype if isinstance(pointer, Value) else type(plain(pointer)).__name__
+            refuse(f"tl.{kind} takes a pointer (or a block of pointers), not {what}")
+        self.kind = kind
+        self.run = run.current()
+        self.argument: Argument = pointer.argument
+        self.buffer = self.argument.buffer
+        arrays = [pointer.data, *self._mask(mask), *values]
+        for extra in arrays[1:]:
+            if extra.ndim > pointer.data.ndim:
+                refuse(
+                    f"tl.{kind}: the mask or value has shape {extra.shape[1:]}, but the pointer "
+                    f"has shape {pointer.shape}; make the pointer a block of that shape"
+                )
+        arrays = align(*arrays)
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        if shape[1:] != pointer.shape:
+            refuse(
+                f"tl.{kind}: the mask or value has shape {shape[1:]}, but the pointer has shape "
+                f"{pointer.shape}; Triton does not broadcast pointers"
+            )
+        self.times = self.run.n if shape[0] == 1 else 1
+        self.index = _full(arrays[0], shape)
+        has_mask = len(arrays) > 1 + len(values)
+        self.mask = _full(arrays[1], shape) if has_mask else None
+        self.was_masked = has_mask
+        if self.mask is not None and self.mask.all():
+            self.mask = None
+        self.values = [_full(v, shape) for v in arrays[len(arrays) - len(values) :]]
+        self.inside = self._check_bounds()
+
+    @staticmethod
+    def _mask(mask: Any) -> list[Array]:
+        given = plain(mask)
+        if given is None or given is True:
+            return []
+        value = value_of(given)
+        if not value.dtype.is_int():
+            refuse(f"a mask holds booleans, not {value.dtype}")
+        return [value.data if value.data.dtype == np.bool_ else value.data != 0]
+
+    def _check_bounds(self) -> Array | None:
+        argument, index = self.argument, self.index
+        if not index.size:
+            return None
+        low, high = int(index.min()), int(index.max())
+        if argument.valid is None and low >= argument.low and high < argument.high:
+            return None
+        inside = (index >= argument.low) & (index < argument.high)
+        if argument.valid is not None:
+            inside &= argument.valid.take(index, mode="clip")
+        outside = ~inside if self.mask is None else ~inside & self.mask
+        if not outside.any():
+            return None
+        self._report_outside(outside)
+        return inside
+
+    def _report_outside(self, outside: Array) -> None:
+        lane = np.unravel_index(int(np.argmax(outside)), outside.shape)
+        element = int(self.index[lane])
+        argument = self.argument
+        n = int(np.count_nonzero(outside)) * self.times
+        mask = "a mask was given, but it lets them through" if self.was_masked else "NO mask"
+        where = argument.index(element)
+        self.run.find(
+            "out_of_bounds",
+            int(lane[0]),
+            f"{self.kind} outside {argument.name} (shape {argument.shape}, strides "
+            f"{argument.stride}) at index {where}, lane {tuple(int(i) for i in lane[1:])}: {mask}",
+            argument=argument.name,
+            index=where,
+            count=n,
+        )
+
+    def drop_outside(self) -> None:
+        """Leave out lanes out of bounds: nothing is written there."""
+        if self.inside is not None:
+            self.mask = self.inside if self.mask is None else self.mask & self.inside
+            self.inside = None
+
+    def flat(self, array: Array) -> Array:
+        """Entries of the active lanes, in order."""
+        return array.reshape(-1) if self.mask is None else array[self.mask]
+
+    def lanes(self) -> tuple[Array, Array]:
+        """Element and program of each active lane; a row that stands for many counts once."""
+        ids = self.run.ids if self.index.shape[0] > 1 else self.run.ids[:1]
+        column = ids.reshape((-1,) + (1,) * (self.index.ndim - 1))
+        return self.flat(self.index), self.flat(np.broadcast_to(column, self.index.shape))
+
+    def each_program(self) -> None:
+        """Write out a row that stands for all programs."""
+        if self.times > 1:
+            shape = (self.times, *self.index.shape[1:])
+            self.index = np.broadcast_to(self.index, shape)
+            self.mask = None if self.mask is None else np.broadcast_to(self.mask, shape)
+            self.values = [np.broadcast_to(v, shape) for v in self.values]
+            self.times = 1
+
+    def count(self) -> int:
+        """Count this access's traffic and return its active lanes."""
+        lanes = self.index.size if self.mask is None else int(np.count_nonzero(self.mask))
+        if not self.run.launch.checked:
+            return lanes * self.times
+        n, size = lanes * self.times, self.buffer.dtype.itemsize
+        if self.kind not in {"load", "store"}:
+            self.run.add_traffic(self.argument.name, 0, 0, n, 0, 0, 0, 0)
+            return n
+        sectors = self.times * counts.count_sectors(
+            self.index, self.mask, size, self.buffer.address
+        )
+        if self.kind == "load":
+            self.run.add_traffic(self.argument.name, n, 0, 0, n * size, 0, sectors, 0)
+        else:
+            self.run.add_traffic(self.argument.name, 0, n, 0, 0, n * size, 0, sectors)
+        return n
+
+    def track(self, kind: str, changes: Array | None = None) -> None:
+        """Log who touches what, when this buffer is under suspicion of a race."""
+        launch = self.run.launch
+        if self.buffer.address not in launch.tracked:
+            return
+        element, program = self.lanes()
+        if self.times > 1:
+            program = np.repeat(self.run.ids, element.size)
+            element = np.tile(element, self.times)
+            changes = None if changes is None else np.tile(changes, self.times)
+        touch = Touch(
+            kind,
+            element,
+            program,
+            self.run.tick(element.size),
+            changes,
+            self.argument,
+            run.here(),
+        )
+        self.run.touch(self.buffer.address, touch)
+
+
+def _full(array: Array, shape: tuple[int, ...]) -> Array:
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
+def load(pointer: Value, mask: Any, other: Any) -> Value:
+    """What the active lanes find; ``other`` (or 0) elsewhere.
+
+    Out of bounds, a lane gets what lies in the storage there, and NaN beyond it.
+    """
+    access = Access("load", pointer, mask)
+    buffer, t = access.buffer, access.buffer.dtype
+    access.count()
+    buffer.was_read = True
+    if buffer.written is not None:
+        _check_written(access, buffer.written)
+    access.track("read")
+    data = t.decode(_gather(buffer.raw, access.index))
+    if access.inside is not None:
+        beyond = (access.index < 0) | (access.index >= buffer.raw.size)
+        data = np.where(beyond, _garbage(t), data)
+    if access.mask is not None:
+        fill = value_of(0 if plain(other) is None else other)
+        filler = dtypes.convert(fill.data, fill.dtype, t)
+        data = np.where(access.mask, data, align(data, filler)[1])
+    return Value(data, t)
+
+
+def _gather(raw: Array, index: Array) -> Array:
+    if not raw.size:
+        return np.zeros(index.shape, raw.dtype)
+    return raw.take(index, mode="clip")
+
+
+def _garbage(t: dtype) -> Any:
+    if t.is_floating():
+        return np.nan
+    return t.compute.type(1 if t.is_bool() else -1 if t.signed else np.iinfo(t.storage).max)
+
+
+def _check_written(access: Access, written: Array) -> None:
+    element, program = access.lanes()
+    if access.inside is not None:
+        keep = access.flat(access.inside)
+        element, program = element[keep], program[keep]
+    unwritten = ~written[element]
+    if not unwritten.any():
+        return
+    first = int(np.argmax(unwritten))
+    name, index = access.argument.name, access.argument.index(int(element[first]))
+    access.run.find(
+        "uninitialised_read",
+        int(np.searchsorted(access.run.ids, program[first])),
+        f"reads {name} at index {index}, which came from torch.empty and nobody wrote",
+        argument=name,
+        index=index,
+        count=int(np.count_nonzero(unwritten)) * access.times,
+    )
+
+
+def store(pointer: Value, value: Any, mask: Any) -> None:
+    """Write the active lanes; lanes out of bounds write nothing."""
+    given = value_of(value)
+    if not isinstance(pointer, Value) or not isinstance(pointer.dtype, pointer_type):
+        Access("store", pointer, mask)
+    t = pointer.dtype.element_ty
+    if not isinstance(given.dtype, dtype):
+        refuse(f"tl.store writes numbers, not {given.dtype}")
+    access = Access("store", pointer, mask, dtypes.convert(given.data, given.dtype, t))
+    access.drop_outside()
+    if not access.count():
+        return
+    buffer = access.buffer
+    buffer.begin_write(access.run.launch)
+    element, program = access.lanes()
+    new = access.flat(access.values[0]).astype(buffer.raw.dtype, copy=False)
+    if access.run.launch.checked:
+        if buffer.address in access.run.launch.tracked:
+            access.track("write", _differs(buffer.raw[element], new, element))
+        else:
+            _note_writer(access, element, program)
+    buffer.was_written = True
+    write(access, element, new)
+
+
+def _differs(old: Array, new: Array, element: Array) -> Array:
+    """Whether each lane's value differs from what is there, or from another lane's."""
+    after = np.empty(0, new.dtype)
+    if element.size:
+        size = int(element.max()) + 1
+        after = np.empty(size, new.dtype)
+        after[element] = new
+        after = after[element]
+    same = (old == new) | ((old != old) & (new != new))  # noqa: PLR0124 - NaN equals NaN here
+    agree = (after == new) | ((after != after) & (new != new))  # noqa: PLR0124
+    return ~(same & agree)
+
+
+def _note_writer(access: Access, element: Array, program: Array) -> None:
+    """Remember the last writer of each element; a second one puts the buffer under suspicion."""
+    buffer, current = access.buffer, access.run
+    writer = buffer.writer
+    if writer is None:
+        return
+    before = writer[element]
+    current.save(writer, element)
+    writer[element] = program
+    overlap = access.times > 1 or (writer[element] != program).any()
+    if overlap or ((before >= 0) & (before != program)).any():
+        current.launch.suspects.add(buffer.address)
+
+
+def write(access: Access, element: Array, new: Array) -> None:
+    """Write elements of the buffer so that the pass can be undone."""
+    buffer = access.buffer
+    access.run.save(buffer.raw, element)
+    buffer.raw[element] = new
+    if buffer.written is not None:
+        access.run.save(buffer.written, element)
+        buffer.written[element] = True

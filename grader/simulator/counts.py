@@ -1,0 +1,64 @@
+"""How many 32-byte sectors one tile access touches: what the memory system must move.
+
+Each program's access counts for itself. How lanes spread over warps does not matter here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grader.simulator.dtypes import Array
+
+SECTOR_BYTES = 32
+
+
+def count_sectors(index: Array, mask: Array | None, itemsize: int, address: int) -> int:
+    """Count distinct sectors per program, summed.
+
+    Args:
+        index: Shape (programs, ...), element indices.
+        mask: Active lanes, of the same shape, or None.
+        itemsize: Bytes an element has on the GPU.
+        address: Byte address of element 0; only its offset within a sector matters.
+    """
+    if not index.size:
+        return 0
+    sector = _slowest_axis_last(index, itemsize, address % SECTOR_BYTES)
+    if mask is not None:
+        return _count_masked(sector[0], mask, sector[1])
+    rows = sector[0].reshape(index.shape[0], -1)
+    steps = np.diff(rows, axis=1)
+    if (steps < 0).any():
+        steps = np.diff(np.sort(rows, axis=1), axis=1)
+    return rows.shape[0] + int(np.count_nonzero(steps))
+
+
+def _slowest_axis_last(index: Array, itemsize: int, offset: int) -> tuple[Array, list[int]]:
+    """Sectors, with the axis along which addresses grow slowest innermost (mostly ascending)."""
+    order = list(range(index.ndim))
+    if index.ndim > 2:  # noqa: PLR2004 - programs and one block axis
+        origin = int(index.flat[0])
+        step = [1 << 60] * index.ndim
+        for axis in range(1, index.ndim):
+            if index.shape[axis] > 1:
+                at = tuple(int(axis == d) for d in range(index.ndim))
+                step[axis] = abs(int(index[at]) - origin)
+        order = [0, *sorted(range(1, index.ndim), key=lambda d: -step[d])]
+    return (index.transpose(order) * itemsize + offset) >> 5, order
+
+
+def _count_masked(sector: Array, mask: Array, order: list[int]) -> int:
+    n_programs = sector.shape[0]
+    rows, active = sector, mask.transpose(order)
+    if n_programs > 1:
+        # programs count apart: give each its own range of sector numbers
+        low, high = int(rows.min()), int(rows.max())
+        shift = np.arange(n_programs) * (high - low + 1)
+        rows = rows + shift.reshape((-1,) + (1,) * (rows.ndim - 1))
+    flat = rows[active]
+    if not flat.size:
+        return 0
+    steps = np.diff(flat)
+    if (steps < 0).any():
+        steps = np.diff(np.sort(flat))
+    return 1 + int(np.count_nonzero(steps))

@@ -1,0 +1,73 @@
+"""Hints, checks and output inside kernels."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from grader.simulator import run
+from grader.simulator.creation import to_bool
+from grader.simulator.errors import refuse
+from grader.simulator.values import Value, plain, value_of
+
+# a block kernel prints per program; nobody reads more than this
+_MAX_PRINTED_PROGRAMS = 4
+
+
+def hint(input: Any, *_values: Any) -> Any:  # noqa: A002 - Triton's keyword
+    """multiple_of, max_contiguous, max_constancy: of interest to the compiler only."""
+    return input
+
+
+def no_effect(*_args: Any, **_kwargs: Any) -> None:
+    """Assume, debug_barrier: nothing to do where each program runs in order."""
+
+
+def static_assert(cond: Any, msg: Any = "") -> None:
+    """Fail at compile time."""
+    given = plain(cond)
+    if isinstance(given, Value):
+        refuse("tl.static_assert takes a compile-time condition; use tl.device_assert")
+    if not given:
+        text = str(plain(msg))
+        refuse(f"static_assert failed: {text}" if text else "static_assert failed")
+
+
+def static_print(*values: Any, **_options: Any) -> None:
+    """Print at compile time, once."""
+    _print(" ".join(str(plain(v)) for v in values))
+
+
+def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
+    """Checked only under TRITON_DEBUG=1 on a GPU; here a failure is a note."""
+    held = to_bool(cond).data
+    if plain(mask) is not None:
+        held = held | ~to_bool(mask).data
+    if not held.all():
+        row = int(np.argwhere(~held)[0][0])
+        run.current().find("note", row, f"device_assert failed: {plain(msg)}")
+
+
+def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002 - Triton's
+    """Print the values of the first few programs."""
+    current = run.current()
+    for row in range(min(current.n, _MAX_PRINTED_PROGRAMS)):
+        program = tuple(int(c) for c in current.coordinates[:, row])
+        shown = " ".join(str(_of_program(v, row)) for v in values)
+        _print(f"pid {program} {plain(prefix)} {shown}")
+
+
+def kernel_print(*values: Any, **_options: Any) -> None:
+    """Python's print inside a kernel is device_print."""
+    device_print(values[0] if values else "", *values[1:])
+
+
+def _of_program(value: Any, row: int) -> Any:
+    data = value_of(value).data
+    return data[row if data.shape[0] > 1 else 0]
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")

@@ -1,0 +1,268 @@
+"""Number formats: how Triton's types are stored, computed in, rounded and mixed.
+
+16- and 8-bit floats are computed as float32 and rounded to their own format after each operation:
+exact for + - * / and sqrt, since float32 has more than 2p + 2 of their bits. Lifting precision is
+then one switch: every float computes in float64 and nothing rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Array = npt.NDArray[Any]
+
+_BOOL, _INT, _FLOAT = range(3)
+_MIN_NORMAL, _MAX_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+
+
+class dtype:  # noqa: N801 - tl.dtype
+    """A scalar type of the kernel language, such as ``tl.float16``."""
+
+    def __init__(
+        self, name: str, kind: int, bits: int, storage: npt.DTypeLike, mantissa: int
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.primitive_bitwidth = bits
+        self.itemsize = max(1, bits // 8)
+        self.fp_mantissa_width = mantissa
+        self.signed = kind == _INT and not name.startswith("u")
+        self.storage = np.dtype(storage)
+        self._narrow = kind == _FLOAT and bits < 32  # noqa: PLR2004 - float32 computes as itself
+        self._native = np.dtype(np.float32) if self._narrow else self.storage
+        self.compute = self._native
+        self.rounds = self._narrow
+
+    def lift(self, on: bool) -> None:
+        """Compute in float64 without rounding, or as the GPU does."""
+        self.compute = np.dtype(np.float64) if on else self._native
+        self.rounds = self._narrow and not on
+
+    @property
+    def scalar(self) -> dtype:
+        return self
+
+    @property
+    def element_ty(self) -> dtype:
+        return self
+
+    @property
+    def int_bitwidth(self) -> int:
+        return self.primitive_bitwidth
+
+    def is_ptr(self) -> bool:
+        return False
+
+    def is_floating(self) -> bool:
+        return self.kind == _FLOAT
+
+    def is_int(self) -> bool:
+        return self.kind != _FLOAT
+
+    def is_bool(self) -> bool:
+        return self.kind == _BOOL
+
+    def is_int_signed(self) -> bool:
+        return self.kind == _INT and self.signed
+
+    def is_int_unsigned(self) -> bool:
+        return self.is_int() and not self.signed
+
+    def is_fp8(self) -> bool:
+        return self.kind == _FLOAT and self.itemsize == 1
+
+    def is_fp16(self) -> bool:
+        return self is float16
+
+    def is_bf16(self) -> bool:
+        return self is bfloat16
+
+    def is_fp32(self) -> bool:
+        return self is float32
+
+    def is_fp64(self) -> bool:
+        return self is float64
+
+    def is_block(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def round(self, x: Array) -> Array:
+        """Round each value of a float32 array to this format."""
+        return x.astype(self.storage).astype(np.float32)
+
+    def decode(self, raw: Array) -> Array:
+        """Stored values to the type they are computed in."""
+        if raw.dtype == bfloat16.storage and self.compute == np.float32:
+            return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return raw.astype(self.compute, copy=False)
+
+
+class pointer_type:  # noqa: N801 - tl.pointer_type
+    """The type of an address of elements of one type."""
+
+    primitive_bitwidth = 64
+
+    def __init__(self, element_ty: dtype, address_space: int = 1) -> None:
+        self.element_ty = element_ty
+        self.address_space = address_space
+
+    @property
+    def scalar(self) -> pointer_type:
+        return self
+
+    def is_ptr(self) -> bool:
+        return True
+
+    def is_floating(self) -> bool:
+        return False
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_block(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, pointer_type) and other.element_ty is self.element_ty
+
+    def __hash__(self) -> int:
+        return hash(self.element_ty)
+
+    def __repr__(self) -> str:
+        return f"pointer<{self.element_ty}>"
+
+
+int1 = dtype("int1", _BOOL, 1, np.bool_, 0)
+int8 = dtype("int8", _INT, 8, np.int8, 0)
+int16 = dtype("int16", _INT, 16, np.int16, 0)
+int32 = dtype("int32", _INT, 32, np.int32, 0)
+int64 = dtype("int64", _INT, 64, np.int64, 0)
+uint8 = dtype("uint8", _INT, 8, np.uint8, 0)
+uint16 = dtype("uint16", _INT, 16, np.uint16, 0)
+uint32 = dtype("uint32", _INT, 32, np.uint32, 0)
+uint64 = dtype("uint64", _INT, 64, np.uint64, 0)
+float8e4nv = dtype("fp8e4nv", _FLOAT, 8, ml_dtypes.float8_e4m3fn, 3)
+float8e5 = dtype("fp8e5", _FLOAT, 8, ml_dtypes.float8_e5m2, 2)
+float16 = dtype("fp16", _FLOAT, 16, np.float16, 10)
+bfloat16 = dtype("bf16", _FLOAT, 16, ml_dtypes.bfloat16, 7)
+float32 = dtype("fp32", _FLOAT, 32, np.float32, 23)
+float64 = dtype("fp64", _FLOAT, 64, np.float64, 52)
+
+FLOATS = (float8e4nv, float8e5, float16, bfloat16, float32, float64)
+FROM_TORCH: dict[torch.dtype, dtype] = {
+    torch.bool: int1,
+    torch.int8: int8,
+    torch.int16: int16,
+    torch.int32: int32,
+    torch.int64: int64,
+    torch.uint8: uint8,
+    torch.uint16: uint16,
+    torch.uint32: uint32,
+    torch.uint64: uint64,
+    torch.float8_e4m3fn: float8e4nv,
+    torch.float8_e5m2: float8e5,
+    torch.float16: float16,
+    torch.bfloat16: bfloat16,
+    torch.float32: float32,
+    torch.float64: float64,
+}
+
+
+def set_lifted(on: bool) -> None:
+    """Compute every floating type in float64, or as the GPU does."""
+    for t in FLOATS:
+        t.lift(on)
+
+
+def is_lifted() -> bool:
+    """Whether floating types compute in float64."""
+    return float32.compute == np.float64
+
+
+def scalar_type(x: complex | np.number[Any]) -> dtype:
+    """The type Triton gives a Python number."""
+    if isinstance(x, bool | np.bool_):
+        return int1
+    if isinstance(x, int | np.integer):
+        for t in (int32, uint32, int64, uint64):
+            limits = np.iinfo(t.storage)
+            if limits.min <= x <= limits.max:
+                return t
+        raise ValueError(f"the integer {x} fits in no integer type of Triton")
+    size = abs(float(x))  # type: ignore[arg-type]  # complex numbers do not reach kernels
+    fits = size == 0 or not math.isfinite(size) or _MIN_NORMAL <= size <= _MAX_FLOAT32
+    return float32 if fits else float64
+
+
+def promote(a: dtype, a_is_number: bool, b: dtype, b_is_number: bool, division: bool) -> dtype:
+    """The type an operation on a and b computes in.
+
+    Args:
+        a_is_number: ``a`` is the type of a Python number, which joins the other's type when its
+            kind (bool, int, float) is not higher.
+        division: ``/`` and ``%`` have no 16-bit form on the GPU, so they compute in float32.
+
+    Source: triton/language/semantic.py, computation_type_impl.
+    """
+    if a_is_number != b_is_number:
+        number, tensor = (a, b) if a_is_number else (b, a)
+        if number.kind <= tensor.kind:
+            return float32 if division and tensor in {float16, bfloat16} else tensor
+    if a.is_floating() or b.is_floating():
+        return _promote_floats(a, b, division)
+    return _promote_integers(a, b, division)
+
+
+def _promote_floats(a: dtype, b: dtype, division: bool) -> dtype:
+    for t in (float64, float32):
+        if t in {a, b}:
+            return t
+    if float16 in {a, b}:
+        return float32 if division else float16
+    if a is b is bfloat16:
+        return float32 if division else bfloat16
+    if bfloat16 in {a, b}:
+        return float32
+    if a.is_fp8() and b.is_fp8():
+        return a if a is b else float16
+    raise TypeError(f"unexpected type {a} and {b}")
+
+
+def _promote_integers(a: dtype, b: dtype, division: bool) -> dtype:
+    if division and a.signed != b.signed:
+        raise TypeError(
+            f"cannot use /, // or % with {a} and {b}: one is signed, the other not; cast one"
+        )
+    if a.signed == b.signed:
+        return a if a.primitive_bitwidth > b.primitive_bitwidth else b
+    unsigned, signed = (b, a) if a.signed else (a, b)
+    return unsigned if unsigned.primitive_bitwidth >= signed.primitive_bitwidth else signed
+
+
+def convert(x: Array, source: dtype, target: dtype) -> Array:
+    """Values of one type as another: round to nearest even, truncate to integers, wrap around."""
+    if source is target:
+        return x
+    if target.is_bool():
+        return x != 0
+    y = x.astype(target.compute, copy=False)
+    if not target.rounds or (source.rounds and _contains(target, source)):
+        return y
+    return target.round(y)
+
+
+def _contains(target: dtype, source: dtype) -> bool:
+    """Every value of ``source`` is a value of ``target``."""
+    return source.is_fp8() and target in {float16, bfloat16} and source is not target

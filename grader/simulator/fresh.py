@@ -1,0 +1,97 @@
+"""Marks on storages: which elements nobody has written yet, and which dtype was declared.
+
+A mark lives on the storage, so views, detached tensors and what autograd unpacks share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from grader.simulator.dtypes import Array
+
+_UNWRITTEN = "_kernelgrade_unwritten"
+_DECLARED = "_kernelgrade_declared"
+
+
+class _Default:
+    name = "float32"
+
+
+def set_default(name: str) -> None:
+    """Declared dtype of lifted tensors nobody declared."""
+    _Default.name = name
+
+
+def declare_storage(tensor: torch.Tensor, name: str) -> None:
+    """Declare the dtype of a tensor's storage."""
+    setattr(tensor.untyped_storage(), _DECLARED, name)
+
+
+def declared_or_none(tensor: torch.Tensor) -> str | None:
+    """The declared dtype of a tensor's storage, if any."""
+    name: str | None = getattr(tensor.untyped_storage(), _DECLARED, None)
+    return name
+
+
+def declared_name(tensor: torch.Tensor) -> str:
+    """Declared dtype of a float64 tensor while lifted."""
+    return declared_or_none(tensor) or _Default.name
+
+
+class Mark:
+    """Written-map of one storage from torch.empty, valid while torch itself has not written."""
+
+    def __init__(self, version: int, n_elements: int) -> None:
+        self.version = version
+        self.written = np.zeros(n_elements, np.bool_)
+        # kernel, file and line of its definition
+        self.last_writer: tuple[str, tuple[str, int]] | None = None
+
+
+def mark_unwritten(tensor: torch.Tensor) -> None:
+    """Note that nobody wrote this tensor yet, and poison it with NaN."""
+    if tensor.device.type != "cpu" or not tensor.numel():
+        return
+    if tensor.is_floating_point():
+        tensor.detach().fill_(float("nan"))
+    storage = tensor.untyped_storage()
+    version = tensor._version  # noqa: SLF001 - the only way to see that torch wrote
+    setattr(storage, _UNWRITTEN, Mark(version, storage.nbytes() // tensor.element_size()))
+
+
+def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int) -> Mark | None:
+    """The mark of a storage of n elements; None when all of it was written, or torch wrote it."""
+    mark: Mark | None = getattr(storage, _UNWRITTEN, None)
+    if mark is None:
+        return None
+    if mark.version != tensor._version or mark.written.size != n_elements:  # noqa: SLF001 - as above
+        delattr(storage, _UNWRITTEN)
+        return None
+    return mark
+
+
+_FACTORIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
+_FACTORIES |= {torch.Tensor.new_empty_strided, torch.empty_permuted}
+
+
+class WatchFresh(TorchFunctionMode):
+    """While active, results of torch.empty and its kin count as unwritten."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Mark what the factories return."""
+        made = func(*args, **(kwargs or {}))
+        if func in _FACTORIES and isinstance(made, torch.Tensor):
+            with torch._C.DisableTorchFunction():  # noqa: SLF001 - has no public name
+                mark_unwritten(made)
+        return made

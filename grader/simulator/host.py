@@ -1,0 +1,248 @@
+"""Host code written for CUDA runs unchanged on CPU tensors.
+
+Tensors say that they are on cuda:0, "cuda" is a device that factories accept, and torch.cuda answers
+as on a GPU. A tensor made without a device, or moved by ``.cpu()``, says "cpu", and a kernel refuses
+it as a real one would. Not covered: CUDA graphs, memory statistics, cuda generators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_iter
+
+from grader.simulator import host_marks
+
+_CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
+_INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
+
+
+@contextlib.contextmanager
+def pretend_gpu() -> Iterator[None]:
+    """Let host code in this block believe that there is one CUDA device."""
+    host_marks.start_pretending()
+    try:
+        with mock.patch.multiple(torch.cuda, **_cuda_functions()), _Pretend():
+            yield
+    finally:
+        host_marks.stop_pretending()
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    return _CPU if host_marks.is_cpu(tensor) else _CUDA
+
+
+def _is_cuda(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return value.type == "cuda"
+    return isinstance(value, str) and value.partition(":")[0] == "cuda"
+
+
+def _is_device(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return True
+    return isinstance(value, str) and value.partition(":")[0] in {"cuda", "cpu"}
+
+
+class _Pretend(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") == "__get__":
+            getter = getattr(getattr(func, "__self__", None), "__name__", "")
+            if getter in _GETTERS:
+                with _INNER():
+                    return _GETTERS[getter](args[0])
+        elif func in _METHODS:
+            with _INNER():
+                return _METHODS[func](*args, **kwargs)
+        elif func is torch.device:
+            return func(*args, **kwargs)
+        with _INNER():
+            given = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            on_cpu = _lands_on_cpu(func, given, args, kwargs)
+        made = func(
+            *(_cpu_for_cuda(a) for a in args), **{k: _cpu_for_cuda(v) for k, v in kwargs.items()}
+        )
+        with _INNER():
+            return _settle(made, given, on_cpu=on_cpu)
+
+
+def _cpu_for_cuda(value: Any) -> Any:
+    return _CPU if _is_cuda(value) else value
+
+
+def _lands_on_cpu(func: Any, given: list[torch.Tensor], args: Any, kwargs: Any) -> bool:
+    """Whether the result is in the host's memory, in a real run."""
+    asked = [v for v in (*args, kwargs.get("device")) if _is_device(v)]
+    if asked:
+        return not _is_cuda(asked[-1])
+    if func is torch.Tensor.to and len(args) > 1 and isinstance(args[1], torch.Tensor):
+        return host_marks.is_cpu(args[1])
+    if func in _TO_CUDA:
+        return False
+    with_axes = [t for t in given if t.ndim] or given
+    return all(host_marks.is_cpu(t) for t in with_axes)
+
+
+def _settle(made: Any, given: list[torch.Tensor], *, on_cpu: bool) -> Any:
+    """Mark a result that lives on the CPU; move one that crosses over."""
+    if not isinstance(made, torch.Tensor):
+        return made
+    shared = {t.untyped_storage().data_ptr() for t in given}
+    if made.untyped_storage().data_ptr() not in shared or not made.numel():
+        if on_cpu:
+            host_marks.mark_cpu(made)
+        return made
+    if host_marks.is_cpu(made) != on_cpu and made.numel():
+        # the same storage on the other device would be a copy
+        made = made.clone()
+        if on_cpu:
+            host_marks.mark_cpu(made)
+    return made
+
+
+def _to_host(tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
+    if host_marks.is_cpu(tensor):
+        return tensor
+    copy = tensor.clone()
+    host_marks.mark_cpu(copy)
+    return copy
+
+
+def _to_cuda(tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
+    return tensor.clone() if host_marks.is_cpu(tensor) else tensor
+
+
+_GETTERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "device": _device,
+    "is_cuda": lambda t: not host_marks.is_cpu(t),
+    "is_cpu": host_marks.is_cpu,
+}
+_TO_CUDA = {torch.Tensor.cuda}
+_METHODS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.cuda: _to_cuda,
+    torch.Tensor.cpu: _to_host,
+    torch.Tensor.get_device: lambda t: -1 if host_marks.is_cpu(t) else 0,
+    torch.Tensor.pin_memory: lambda t, *_: t,
+    torch.Tensor.is_pinned: lambda t, *_: False,
+    torch.Tensor.record_stream: lambda t, stream: None,
+}
+
+
+class _Stream:
+    """torch.cuda.Stream where everything happens at once."""
+
+    device = _CUDA
+    cuda_stream = stream_id = 0
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing is ever pending."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing is ever pending."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """An event that has happened."""
+        return event or _Event()
+
+    def query(self) -> bool:
+        """All work is done."""
+        return True
+
+
+class _Event:
+    """torch.cuda.Event that knows no time."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        pass
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing to record."""
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing is ever pending."""
+
+    def query(self) -> bool:
+        """It has happened."""
+        return True
+
+    def elapsed_time(self, end: Any) -> float:
+        """No time passes in a simulator.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError("a simulator has no time to measure; run this on a GPU")
+
+
+_PROPERTIES = types.SimpleNamespace(
+    name="NVIDIA A100-SXM4-80GB",
+    major=8,
+    minor=0,
+    total_memory=80 << 30,
+    multi_processor_count=108,
+    warp_size=32,
+    max_threads_per_multi_processor=2048,
+    regs_per_multiprocessor=65536,
+    shared_memory_per_block=48 << 10,
+    shared_memory_per_block_optin=163 << 10,
+    shared_memory_per_multiprocessor=164 << 10,
+    L2_cache_size=40 << 20,
+)
+
+
+def _cuda_functions() -> dict[str, Any]:
+    """What torch.cuda answers on a machine with one A100 (the GPU of the course notes)."""
+    stream = _Stream()
+
+    def nothing(*_args: Any, **_kwargs: Any) -> None:
+        pass
+
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": nothing,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": nothing,
+        "synchronize": nothing,
+        "empty_cache": nothing,
+        "get_device_name": lambda *_: _PROPERTIES.name,
+        "get_device_capability": lambda *_: (8, 0),
+        "get_device_properties": lambda *_: _PROPERTIES,
+        "is_bf16_supported": lambda *_, **__: True,
+        "current_stream": lambda *_: stream,
+        "default_stream": lambda *_: stream,
+        "stream": lambda given: given or stream,
+        "device": lambda *_: contextlib.nullcontext(),
+        "device_of": lambda *_: contextlib.nullcontext(),
+        "Stream": _Stream,
+        "Event": _Event,
+    }

@@ -1,0 +1,261 @@
+"""@triton.jit, @triton.autotune, @triton.heuristics: from a Python function to a launch."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from grader.simulator import creation, debug, mathematics, run, syntax
+from grader.simulator import launch as launching
+from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
+from grader.simulator.run import LaunchState
+from grader.simulator.values import Value, constexpr, plain
+
+LAUNCH_OPTIONS = frozenset(
+    """num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl
+    debug stream waves_per_eu matrix_instr_nonkdim kpack allow_fp8e4nv""".split()
+)
+
+
+def _either(ours: Callable[..., Any], python: Callable[..., Any]) -> Callable[..., Any]:
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 2 and any(isinstance(a, Value) for a in args):  # noqa: PLR2004 - a pair
+            return ours(*args)
+        return python(*(plain(a) for a in args), **kwargs)
+
+    return choose
+
+
+KERNEL_BUILTINS.update(
+    range=creation.kernel_range,
+    min=_either(mathematics.minimum, builtins.min),
+    max=_either(mathematics.maximum, builtins.max),
+    print=debug.kernel_print,
+    abs=_either(mathematics.abs, builtins.abs),
+)
+
+
+class JITFunction:
+    """What @triton.jit returns: a kernel when launched with a grid, a function inside kernels."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__doc__ = fn.__doc__
+        self.__module__ = fn.__module__
+        self.__wrapped__ = fn
+        self.signature = inspect.signature(fn)
+        self.arg_names = list(self.signature.parameters)
+        self.constants = frozenset(
+            name
+            for name, p in self.signature.parameters.items()
+            if p.annotation is constexpr or "constexpr" in str(p.annotation)
+        )
+        self._was_checked = False
+
+    @property
+    def code(self) -> types.CodeType:
+        """The kernel's bytecode, which runs unmodified."""
+        return self.fn.__code__  # type: ignore[attr-defined,no-any-return]  # a plain function
+
+    @property
+    def src(self) -> str:
+        """Source text of the kernel."""
+        return inspect.getsource(self.fn)
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not run.is_running():
+            raise CompilationError(
+                f"cannot call @triton.jit'd {self.__name__} outside of the scope of a kernel: "
+                f"launch it with a grid, {self.__name__}[grid](...)"
+            )
+        options = {k: v for k, v in kwargs.items() if not k.startswith("_")}
+        return self.executable(run.current().launch)(*args, **options)
+
+    def executable(self, state: LaunchState) -> Callable[..., Any]:
+        """The function with the kernel builtins and the module's globals of this launch."""
+        made = state.executables.get(self)
+        if made is None:
+            fn: Any = self.fn
+            if not self._was_checked:
+                syntax.check(fn)
+                self._was_checked = True
+            scope = {**fn.__globals__, "__builtins__": KERNEL_BUILTINS}
+            made = types.FunctionType(
+                fn.__code__, scope, fn.__name__, fn.__defaults__, fn.__closure__
+            )
+            made.__kwdefaults__ = fn.__kwdefaults__
+            state.executables[self] = made
+        return made  # type: ignore[no-any-return]  # executables holds functions
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
+        """Launch: ``kernel[grid](*args, **kwargs)``."""
+        if run.is_running():
+            raise CompilationError("a kernel cannot launch a kernel")
+        if kwargs.pop("warmup", False):
+            self.warmup()
+        names = self.signature.parameters
+        given = {k: v for k, v in kwargs.items() if k in names or k not in LAUNCH_OPTIONS}
+        try:
+            bound = self.signature.bind(*args, **given)
+        except TypeError as error:
+            raise TypeError(f"launch of {self.__name__}: {error}") from None
+        bound.apply_defaults()
+        arguments = {k: plain(v) for k, v in bound.arguments.items()}
+        launching.launch(
+            self,
+            self.__name__,
+            (self.code.co_filename, self.code.co_firstlineno),
+            self.executable,
+            arguments,
+            self.constants,
+            launching.grid_of(grid, arguments),
+        )
+
+    def warmup(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refused: there is no compiler here."""
+        raise UnsupportedError(
+            f"{self.__name__}.warmup compiles for a GPU, and the simulator has no compiler; "
+            f"launch the kernel, {self.__name__}[grid](...)"
+        )
+
+
+class Config:
+    """One choice of constants for @triton.autotune."""
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, Any] | None = None,
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        self.kwargs = dict(kwargs or {})
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Constants and launch options."""
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
+        return {**self.kwargs, **options}
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{k}: {v}" for k, v in self.all_kwargs().items())
+        return f"Config({chosen})"
+
+
+class _Chooser:
+    """A kernel whose constants are chosen at launch."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+        self.arg_names: list[str] = fn.arg_names
+        self.__name__: str = fn.__name__
+        self.__doc__ = fn.__doc__
+        self.__module__ = fn.__module__
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def warmup(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: there is no compiler here."""
+        self.fn.warmup(*args, **kwargs)
+        raise AssertionError
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
+        """Choose the constants, then launch."""
+        raise NotImplementedError
+
+
+class Autotuner(_Chooser):
+    """@triton.autotune without a clock: always the first config that pruning leaves."""
+
+    def __init__(
+        self,
+        fn: Any,
+        configs: Sequence[Config],
+        prune: Callable[..., list[Config]] | None,
+        reset: Sequence[str],
+    ) -> None:
+        super().__init__(fn)
+        self.configs = list(configs) or [Config()]
+        self.best_config = self.configs[0]
+        self._prune = prune
+        self._reset = reset
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
+        """Launch with the first config; its constants may not be given again."""
+        named = self._named(args, kwargs)
+        configs = self.configs if self._prune is None else self._prune(self.configs, named)
+        config = self.best_config = configs[0]
+        twice = sorted(set(config.kwargs) & set(named))
+        if twice:
+            raise ValueError(
+                f"launch of {self.__name__}: {', '.join(twice)} is chosen by autotune, so the call "
+                "must not give it"
+            )
+        for name in self._reset:
+            named[name].zero_()
+        if config.pre_hook is not None:
+            config.pre_hook({**named, **config.all_kwargs()})
+        self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
+
+
+class Heuristics(_Chooser):
+    """@triton.heuristics: constants computed from the arguments."""
+
+    def __init__(self, fn: Any, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
+        super().__init__(fn)
+        self.values = dict(values)
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
+        """Launch with the computed constants."""
+        named = self._named(args, kwargs)
+        for name, compute in self.values.items():
+            named[name] = kwargs[name] = compute(named)
+        self.fn.run(*args, grid=grid, **kwargs)
+
+
+def jit(fn: Callable[..., Any] | None = None, **_options: Any) -> Any:
+    """@triton.jit, with or without options."""
+    return JITFunction(fn) if fn is not None else JITFunction
+
+
+def autotune(
+    configs: Sequence[Config],
+    key: Sequence[str] = (),
+    prune_configs_by: Mapping[str, Any] | None = None,
+    reset_to_zero: Sequence[str] | None = None,
+    **_options: Any,
+) -> Callable[[Any], Autotuner]:
+    """@triton.autotune."""
+    prune = (prune_configs_by or {}).get("early_config_prune")
+    return lambda fn: Autotuner(fn, configs, prune, reset_to_zero or ())
+
+
+def heuristics(
+    values: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> Callable[[Any], Heuristics]:
+    """@triton.heuristics."""
+    return lambda fn: Heuristics(fn, values)

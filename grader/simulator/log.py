@@ -1,0 +1,127 @@
+"""What a recorded call leaves behind: its launches with their traffic, and its findings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+FindingKind = Literal[
+    "out_of_bounds", "uninitialised_read", "race", "deadlock", "never_written", "note"
+]
+
+
+@dataclass(frozen=True)
+class ArgumentTraffic:
+    """Traffic of one tensor argument in one launch.
+
+    Attributes:
+        read: Elements loaded; a masked-off lane loads nothing.
+        written: Elements stored; an atomic is counted apart, in ``atomics``.
+        read_sectors: 32-byte sectors touched, per tile access of one program.
+    """
+
+    read: int = 0
+    written: int = 0
+    atomics: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    read_sectors: int = 0
+    written_sectors: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    Attributes:
+        n_passes: How often the Python kernel ran: 1 unless programs took different branches, the
+            grid did not fit in memory at once, or a suspected race was looked into.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    arguments: dict[str, ArgumentTraffic]
+    n_programs: int
+    n_passes: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something a kernel does that it must not (or, as a note, that staff may want to know).
+
+    Attributes:
+        program: Program id of the first occurrence.
+        argument: The tensor argument concerned; empty when there is none.
+        index: Index into that tensor; may lie outside its shape.
+        count: Elements (or occurrences) that the same line, kind and argument stand for.
+    """
+
+    kind: FindingKind
+    kernel: str
+    file: str
+    line: int
+    source_line: str
+    program: tuple[int, int, int]
+    argument: str
+    index: tuple[int, ...] | None
+    text: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        times = f" ({self.count} elements)" if self.count > 1 else ""
+        return (
+            f"{self.kind}: {self.file}:{self.line} in {self.kernel}, program {self.program}\n"
+            f"    {self.source_line}\n  {self.text}{times}"
+        )
+
+
+@dataclass
+class Log:
+    """Launches in order, and findings, one per kind, line and argument."""
+
+    launches: list[Launch] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, new: list[Finding]) -> None:
+        """Add findings, counting repeated ones."""
+        merge(self.findings, new)
+
+
+def merge(into: list[Finding], new: list[Finding]) -> None:
+    """Add findings to a list that holds one per kind, file, line and argument."""
+    place = {(f.kind, f.file, f.line, f.argument): i for i, f in enumerate(into)}
+    for finding in new:
+        key = (finding.kind, finding.file, finding.line, finding.argument)
+        if key in place:
+            at = place[key]
+            into[at] = replace(into[at], count=into[at].count + finding.count)
+        else:
+            place[key] = len(into)
+            into.append(finding)
+
+
+_logs: list[Log] = []
+
+
+@contextlib.contextmanager
+def collecting(log: Log) -> Iterator[None]:
+    """Hand every launch in this block to the log."""
+    _logs.append(log)
+    try:
+        yield
+    finally:
+        _logs.pop()
+
+
+def publish(launch: Launch, findings: list[Finding]) -> None:
+    """Hand one finished (or failed) launch to all logs that are open."""
+    for log in _logs:
+        log.launches.append(launch)
+        log.add(findings)
+
+
+def is_recording() -> bool:
+    """Whether anybody looks at launches now; checks cost nothing when nobody does."""
+    return bool(_logs)

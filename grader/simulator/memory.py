@@ -1,0 +1,128 @@
+"""Global memory: a buffer is one torch storage seen as one dtype, an argument a window onto it.
+
+Pointers are element indices into the buffer, so an overrun of one argument is never taken for
+another, and nothing is ever dereferenced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import numpy as np
+import torch
+
+from grader.simulator import dtypes, fresh
+from grader.simulator.dtypes import FROM_TORCH, Array, dtype
+from grader.simulator.run import LaunchState
+
+
+class Buffer:
+    """One storage during one launch.
+
+    Attributes:
+        raw: Shape (elements,): the storage itself, writable.
+        dtype: Declared element type; while lifted, ``raw`` is float64 whatever this is.
+        written: Per element, whether anybody wrote it yet; None when all of it was.
+    """
+
+    def __init__(self, tensor: torch.Tensor, declared: dtype) -> None:
+        storage = tensor.untyped_storage()
+        self.address = storage.data_ptr()
+        self.dtype = declared
+        self.raw = _elements(storage, FROM_TORCH[tensor.dtype].storage)
+        self.mark = fresh.mark_of(tensor, storage, self.raw.size)
+        self.written = None if self.mark is None else self.mark.written
+        self.was_read = self.was_written = self.had_atomics = False
+        self.writer: Array | None = None
+        self._before: tuple[Array, Array | None] | None = None
+
+    def begin_write(self, launch: LaunchState) -> None:
+        """Before the first write of a launch: keep what is needed to run it again."""
+        if self._before is None and launch.checked:
+            written = None if self.written is None else self.written.copy()
+            self._before = self.raw.copy(), written
+            self.writer = np.full(self.raw.size, -1, np.int32)
+
+    def restore(self) -> None:
+        """Undo the whole launch."""
+        if self._before is not None:
+            self.raw[:] = self._before[0]
+            if self.written is not None and self._before[1] is not None:
+                self.written[:] = self._before[1]
+        self._before = self.writer = None
+        self.was_read = self.was_written = self.had_atomics = False
+
+
+def _elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> Array:
+    n_bytes = storage.nbytes() // element.itemsize * element.itemsize
+    if not n_bytes:
+        return np.zeros(0, element)
+    memory = (ctypes.c_char * n_bytes).from_address(storage.data_ptr())
+    return np.frombuffer(memory, dtype=element)
+
+
+class Argument:
+    """One tensor argument of a launch.
+
+    Attributes:
+        base, low, high: Element indices into the buffer: of element (0, ...), and the range.
+        valid: For a view with holes, the exact elements; None when low..high is exact.
+    """
+
+    def __init__(self, name: str, tensor: torch.Tensor, buffer: Buffer) -> None:
+        self.name = name
+        self.buffer = buffer
+        self.shape = tuple(tensor.shape)
+        self.stride = tensor.stride()
+        self.base = self.low = tensor.storage_offset()
+        extent = sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) + 1
+        self.high = self.low + (extent if tensor.numel() else 0)
+        self.valid: Array | None = None
+        if tensor.numel() and not _is_dense(self.shape, self.stride):
+            self.valid = _window(buffer.raw.size, self.shape, self.stride, self.base)
+
+    def index(self, element: int) -> tuple[int, ...]:
+        """Element of the buffer as an index into the tensor; outside, along the nearest row."""
+        rest = element - self.base
+        index = [0] * len(self.shape)
+        order = sorted(range(len(self.shape)), key=lambda d: -self.stride[d])
+        steps = [d for d in order if self.stride[d] > 0]
+        for d in steps:
+            index[d], rest = divmod(rest, self.stride[d])
+        # what overruns a dense row belongs to the next one; what overruns the last row is its tail
+        if steps and self.shape[steps[0]] <= index[steps[0]] and len(steps) > 1:
+            over = (index[steps[0]] - self.shape[steps[0]] + 1) * self.stride[steps[0]]
+            index[steps[0]] = self.shape[steps[0]] - 1
+            index[steps[-1]] += over // self.stride[steps[-1]]
+        return tuple(index)
+
+
+def _is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    want = 1
+    for step, n in sorted((s, n) for s, n in zip(stride, shape, strict=True) if n > 1 and s != 0):
+        if step != want:
+            return False
+        want *= n
+    return True
+
+
+@functools.lru_cache(maxsize=8)
+def _window(size: int, shape: tuple[int, ...], stride: tuple[int, ...], base: int) -> Array:
+    inside = np.zeros(size, np.bool_)
+    view = np.lib.stride_tricks.as_strided(inside[base:], shape, stride)
+    view[...] = True
+    return inside
+
+
+def declared_type(tensor: torch.Tensor) -> dtype:
+    """The element type a kernel is told.
+
+    Raises:
+        TypeError: If Triton has no such type.
+    """
+    if tensor.dtype not in FROM_TORCH:
+        raise TypeError(f"Triton has no pointers to {tensor.dtype}")
+    if dtypes.is_lifted() and tensor.dtype == torch.float64:
+        return FROM_TORCH[getattr(torch, fresh.declared_name(tensor))]
+    return FROM_TORCH[tensor.dtype]

@@ -1,0 +1,242 @@
+"""Races between programs: one writes what another reads or writes, and nothing orders them.
+
+Works on the log of all accesses to a buffer under suspicion, so it does not depend on the order in
+which programs happened to run. Ordering: program p's access comes before program q's when p, after
+its access, used an integer atomic on a word that q used later, before its own (one hop: enough for
+spin locks and last-block counters). Two atomics never race. Within one program nothing races here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from grader.simulator.dtypes import Array
+from grader.simulator.errors import source_line
+from grader.simulator.log import Finding, FindingKind
+from grader.simulator.run import LaunchState, Touch
+
+_KINDS = ("read", "write", "atomic")
+_READ, _WRITE, _ATOMIC = range(3)
+_CONFLICTS = {_READ: (_WRITE, _ATOMIC), _WRITE: (_READ, _WRITE, _ATOMIC), _ATOMIC: (_READ, _WRITE)}
+# conflicting pairs looked at one by one, where locks or counters may order them
+_MAX_ORDERED_PAIRS = 20_000
+
+
+@dataclass(frozen=True)
+class _History:
+    """All accesses to one buffer, sorted by element and then time; arrays of one length."""
+
+    element: Array
+    program: Array
+    kind: Array
+    clock: Array
+    touch: Array  # which Touch
+    changes: Array
+
+
+def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
+    """Races on all tracked buffers of a finished launch, one finding per pair of lines.
+
+    Args:
+        coordinates: Shape (3, programs), the program ids.
+    """
+    findings: list[Finding] = []
+    order = _Order(launch)
+    for touches in launch.touches.values():
+        history = _history(touches)
+        first, second = _conflicts(history)
+        if order.exists:
+            unordered = order.missing(history, first, second)
+            first, second = first[unordered], second[unordered]
+        if first.size:
+            findings += _report(launch.kernel, touches, history, first, second, coordinates)
+    return findings
+
+
+def _history(touches: list[Touch]) -> _History:
+    element = np.concatenate([t.element for t in touches])
+    clock = np.concatenate([t.clock for t in touches])
+    order = np.lexsort((clock, element))
+    n = [t.element.size for t in touches]
+    return _History(
+        element[order],
+        np.concatenate([t.program for t in touches])[order],
+        np.repeat([_KINDS.index(t.kind) for t in touches], n)[order],
+        clock[order],
+        np.repeat(np.arange(len(touches)), n)[order],
+        np.concatenate(
+            [np.ones(t.element.size, np.bool_) if t.changes is None else t.changes for t in touches]
+        )[order],
+    )
+
+
+def _conflicts(history: _History) -> tuple[Array, Array]:
+    """Pairs of positions, earlier first: each access with the nearest conflicting ones.
+
+    Nearest of each kind on either side is enough: whatever lies further away conflicts with the
+    nearest one itself, or is ordered through it.
+    """
+    n = history.element.size
+    position = np.arange(n)
+    new_element = np.ones(n, np.bool_)
+    new_element[1:] = history.element[1:] != history.element[:-1]
+    start = np.maximum.accumulate(np.where(new_element, position, 0))
+    firsts, seconds = [], []
+    for kind, others in _CONFLICTS.items():
+        mine = np.flatnonzero(history.kind == kind)
+        for other in others:
+            before = _last_before(history.kind == other)[mine]
+            keep = before >= start[mine]
+            firsts.append(before[keep])
+            seconds.append(mine[keep])
+            # the same pairs from the other side: the next access of kind `other`
+            after = _next_after(history.kind == other)[mine]
+            inside = after < n
+            same = np.zeros(mine.size, np.bool_)
+            same[inside] = start[after[inside]] == start[mine[inside]]
+            firsts.append(mine[same])
+            seconds.append(after[same])
+    first, second = np.concatenate(firsts), np.concatenate(seconds)
+    differ = history.program[first] != history.program[second]
+    both = np.unique(np.stack([first[differ], second[differ]]), axis=1)
+    return both[0], both[1]
+
+
+def _last_before(wanted: Array) -> Array:
+    """Per position, the last position before it where ``wanted``; -1 if there is none."""
+    at = np.maximum.accumulate(np.where(wanted, np.arange(wanted.size), -1))
+    return np.concatenate([[-1], at[:-1]])
+
+
+def _next_after(wanted: Array) -> Array:
+    """Per position, the first position after it where ``wanted``; the size if there is none."""
+    n = wanted.size
+    at = np.minimum.accumulate(np.where(wanted, np.arange(n), n)[::-1])[::-1]
+    return np.concatenate([at[1:], [n]])
+
+
+class _Order:
+    """Which accesses integer atomics put in order."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.exists = bool(launch.syncs)
+        self._events: dict[int, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
+        for address, words, programs, clocks in launch.syncs:
+            for word, program, clock in zip(
+                words.tolist(), programs.tolist(), clocks.tolist(), strict=True
+            ):
+                self._events[program].append((clock, (address, word)))
+
+    def missing(self, history: _History, first: Array, second: Array) -> Array:
+        """Positions of the pairs that nothing orders."""
+        columns = np.stack(
+            [
+                history.program[first],
+                history.clock[first],
+                history.program[second],
+                history.clock[second],
+            ],
+            axis=1,
+        )
+        # lanes of one tile access share their order: look at one of them
+        access = np.stack(
+            [history.program[first], history.touch[first], history.program[second]]
+            + [history.touch[second]],
+            axis=1,
+        )
+        _, where, inverse = np.unique(access, axis=0, return_index=True, return_inverse=True)
+        unordered = np.array(
+            [
+                i < _MAX_ORDERED_PAIRS and not self._ordered(*columns[k].tolist())
+                for i, k in enumerate(where)
+            ],
+            np.bool_,
+        )
+        return np.flatnonzero(unordered[inverse.reshape(-1)])
+
+    def _ordered(self, p: int, p_clock: int, q: int, q_clock: int) -> bool:
+        released: dict[tuple[int, int], int] = {}
+        for clock, word in self._events[p]:
+            if clock >= p_clock:
+                released[word] = min(clock, released.get(word, clock))
+        return any(
+            word in released and released[word] < clock <= q_clock
+            for clock, word in self._events[q]
+        )
+
+
+def _report(
+    kernel: str,
+    touches: list[Touch],
+    history: _History,
+    first: Array,
+    second: Array,
+    coordinates: Array,
+) -> list[Finding]:
+    kinds = history.kind[first], history.kind[second]
+    equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & ~history.changes[second]
+    pair = np.stack([history.touch[first], history.touch[second]], axis=1)
+    findings = []
+    for same_value in (False, True):
+        chosen = np.flatnonzero(equal == same_value)
+        lines: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        distinct, inverse = np.unique(pair[chosen], axis=0, return_inverse=True)
+        for k, (a, b) in enumerate(distinct.tolist()):
+            places = (touches[a].kind, touches[a].place, touches[b].kind, touches[b].place)
+            lines[tuple(sorted(map(str, places)))] += chosen[
+                np.flatnonzero(inverse.reshape(-1) == k)
+            ].tolist()
+        for positions in lines.values():
+            k = positions[0]
+            kind: FindingKind = "note" if same_value else "race"
+            one, two = int(first[k]), int(second[k])
+            n = len(np.unique(history.element[first[positions]]))
+            findings.append(_finding(kind, kernel, touches, history, one, two, n, coordinates))
+    return findings
+
+
+def _finding(
+    kind: FindingKind,
+    kernel: str,
+    touches: list[Touch],
+    history: _History,
+    one: int,
+    two: int,
+    n: int,
+    coordinates: Array,
+) -> Finding:
+    earlier, later = touches[int(history.touch[one])], touches[int(history.touch[two])]
+    program = _program(coordinates, int(history.program[two]))
+    other = _program(coordinates, int(history.program[one]))
+    index = later.argument.index(int(history.element[two]))
+    (file, line), (_, other_line) = later.place, earlier.place
+    text = (
+        f"program {program} {_verb(later.kind)} {later.argument.name} at index {index}, and program "
+        f"{other} {_verb(earlier.kind)} the same element in line {other_line}; nothing orders them"
+    )
+    if kind == "note":
+        text += ", but both write the same value"
+    return Finding(
+        kind,
+        kernel,
+        file,
+        line,
+        source_line(file, line),
+        program,
+        later.argument.name,
+        index,
+        text,
+        n,
+    )
+
+
+def _program(coordinates: Array, serial: int) -> tuple[int, int, int]:
+    x, y, z = (int(c) for c in coordinates[:, serial])
+    return x, y, z
+
+
+def _verb(kind: str) -> str:
+    return {"read": "reads", "write": "writes", "atomic": "updates atomically"}[kind]

@@ -1,0 +1,236 @@
+"""One pass of the Python kernel over a group of programs: what it changed, so that it can be undone.
+
+A pass leaves no trace unless it is committed. Where the programs of a group disagree, the pass is
+abandoned by raising Split, undone, and each part runs again from the start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from grader.simulator.dtypes import Array
+from grader.simulator.errors import kernel_frame, source_line
+from grader.simulator.log import Finding, FindingKind, merge
+
+# blocks of one pass stay below this, so that they stay in the cache and memory stays bounded;
+# 2 to 4 MB was fastest in trials on two machines
+BLOCK_BYTES = 4 << 20
+SPIN_LIMIT = 200
+
+Place = tuple[CodeType | None, int]
+
+
+class Split(Exception):  # noqa: N818 - control flow, not an error
+    """The programs of this pass must run in these groups (indices into the pass)."""
+
+    def __init__(self, groups: list[Array], *, memory: bool = False) -> None:
+        super().__init__()
+        self.groups = groups
+        self.memory = memory
+
+
+class Blocked(Exception):  # noqa: N818 - control flow, not an error
+    """These programs wait, at this file and line, for something only others can do."""
+
+    def __init__(self, place: tuple[str, int]) -> None:
+        super().__init__()
+        self.place = place
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access to a buffer under suspicion: lanes in order, their programs and when."""
+
+    kind: str  # "read", "write" or "atomic"
+    element: Array
+    program: Array
+    clock: Array
+    changes: Array | None  # of a write: does the value differ from what was there?
+    argument: Any
+    place: tuple[str, int]
+
+
+@dataclass
+class LaunchState:
+    """What all passes of one launch share."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    checked: bool
+    definition: tuple[str, int] = ("?", 0)  # file and line of the kernel
+    tracked: frozenset[int] = frozenset()  # buffer addresses
+    suspects: set[int] = field(default_factory=set)
+    traffic: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    touches: dict[int, list[Touch]] = field(default_factory=dict)
+    syncs: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
+    float_atomics: set[str] = field(default_factory=set)
+    executables: dict[Any, Any] = field(default_factory=dict)
+    clock: int = 0
+    n_passes: int = 0
+
+
+class Run:
+    """One attempt at a group of programs."""
+
+    def __init__(
+        self, launch: LaunchState, ids: Array, coordinates: Array, lineage: Counter[Place]
+    ) -> None:
+        self.launch = launch
+        self.ids = ids
+        self.n = len(ids)
+        self.coordinates = coordinates[:, ids]
+        self.lineage = lineage
+        self.program_ids: dict[int, Array] = {}
+        self.spins: Counter[Place] = Counter()
+        self._journal: list[tuple[Array, Array, Array]] = []
+        self._findings: list[Finding] = []
+        self._traffic: dict[str, tuple[int, ...]] = {}
+        self._touches: list[tuple[int, Touch]] = []
+        self._syncs: list[tuple[int, Array, Array, Array]] = []
+
+    def save(self, array: Array, index: Array) -> None:
+        """Remember elements about to be overwritten."""
+        self._journal.append((array, index, array[index]))
+
+    def roll_back(self) -> None:
+        """Undo everything this pass wrote."""
+        for array, index, old in reversed(self._journal):
+            array[index] = old
+
+    def commit(self) -> None:
+        """Keep what this pass wrote and saw."""
+        self.keep_log()
+        for address, touch in self._touches:
+            self.launch.touches.setdefault(address, []).append(touch)
+        self.launch.syncs += self._syncs
+
+    def keep_log(self) -> None:
+        """Keep traffic and findings only (of a pass that ended in an exception)."""
+        for name, counts in self._traffic.items():
+            _add(self.launch.traffic, name, counts)
+        merge(self.launch.findings, self._findings)
+
+    def add_traffic(self, name: str, *counts: int) -> None:
+        """Count one tile access of this pass, in the order of ArgumentTraffic's fields."""
+        _add(self._traffic, name, counts)
+
+    def tick(self, n: int) -> Array:
+        """The next n moments of the launch, one per lane in order."""
+        start = self.launch.clock
+        self.launch.clock = start + n
+        return np.arange(start, start + n)
+
+    def touch(self, address: int, touch: Touch) -> None:
+        """Remember an access to a buffer under suspicion."""
+        self._touches.append((address, touch))
+
+    def synchronise(self, address: int, word: Array, program: Array, clock: Array) -> None:
+        """Remember an integer atomic: what one program did before it, a later one sees."""
+        self._syncs.append((address, word, program, clock))
+
+    def find(
+        self,
+        kind: FindingKind,
+        row: int,
+        text: str,
+        *,
+        argument: str = "",
+        index: tuple[int, ...] | None = None,
+        count: int = 1,
+    ) -> None:
+        """Report what the program in this row of the pass did at the current line."""
+        file, line = here()
+        x, y, z = (int(c) for c in self.coordinates[:, min(row, self.n - 1)])
+        self._findings.append(
+            Finding(
+                kind,
+                self.launch.kernel,
+                file,
+                line,
+                source_line(file, line),
+                (x, y, z),
+                argument,
+                index,
+                text,
+                count,
+            )
+        )
+
+    def diverge(self, values: Array, cause: Array | None) -> NoReturn:
+        """Split by the answer; from the second split at one line on, by what it depends on.
+
+        ``if j <= pid`` in a loop would otherwise run 2 T - 1 passes for T outcomes instead of
+        T + 2.
+        """
+        place = kernel_place()
+        key = cause.reshape(-1) if self.lineage[place] and cause is not None else values
+        self.lineage = self.lineage + Counter([place])
+        kinds, inverse = np.unique(key, return_inverse=True)
+        raise Split([np.flatnonzero(inverse == k) for k in range(len(kinds))])
+
+    def too_large(self, block_bytes: int) -> NoReturn:
+        """Split into chunks whose blocks fit."""
+        size = max(1, BLOCK_BYTES * self.n // block_bytes)
+        rows = np.arange(self.n)
+        raise Split([rows[i : i + size] for i in range(0, self.n, size)], memory=True)
+
+    def spin(self) -> None:
+        """An atomic changed nothing; often enough at one line, and the group is waiting."""
+        place = kernel_place()
+        self.spins[place] += 1
+        if self.spins[place] > SPIN_LIMIT:
+            raise Blocked(here())
+
+
+class _Current:
+    run: Run | None = None
+
+
+_current = _Current()
+
+
+def current() -> Run:
+    """The pass in progress.
+
+    Raises:
+        RuntimeError: On the host, where no kernel runs.
+    """
+    run = _current.run
+    if run is None:
+        raise RuntimeError("triton.language works only inside a @triton.jit kernel")
+    return run
+
+
+def is_running() -> bool:
+    """Whether a kernel runs now."""
+    return _current.run is not None
+
+
+def set_current(run: Run | None) -> None:
+    """Start or end a pass."""
+    _current.run = run
+
+
+def kernel_place() -> Place:
+    """The kernel's current line, as a key."""
+    frame = kernel_frame()
+    return (None, 0) if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def here() -> tuple[str, int]:
+    """File and line of the kernel's current line."""
+    frame = kernel_frame()
+    return ("?", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _add(totals: dict[str, tuple[int, ...]], name: str, counts: tuple[int, ...]) -> None:
+    before = totals.get(name)
+    totals[name] = (
+        counts if before is None else tuple(a + b for a, b in zip(before, counts, strict=True))
+    )
