@@ -280,3 +280,12 @@ def test_pins_have_no_local_part() -> None:
     """A CPU build and any other of the same version satisfy the pin."""
     assert not [version for version in pinned().values() if "+" in version]
     assert pinned()["torch"] == "2.13.0"
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_documents_name_targets_that_exist(document: str) -> None:
+    """Nothing is promised that make does not know."""
+    named = set(re.findall(r"(?:^ +|`)make ([a-z]+)", (ROOT / document).read_text(), re.MULTILINE))
+
+    assert named
+    assert named <= set(TARGETS)
