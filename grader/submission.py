@@ -105,11 +105,13 @@ def _read_regular(path: Path) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             return None
-        return file.read(MAX_FILE_BYTES)
+        return os.read(fd, MAX_FILE_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _shown(source: Path, root: Path) -> str:

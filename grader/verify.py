@@ -99,8 +99,10 @@ def compare(
     got = got.detach().double()
     want = want.detach().double()
     limit = tolerance.atol + tolerance.rtol * want.abs()
-    # "not within" rather than "beyond", so that NaN counts as wrong
-    wrong = ~(((got - want).abs() <= limit) | (got == want))
+    # "not within" rather than "beyond", so that NaN counts as wrong; an infinite want has an
+    # infinite limit, which would let anything pass
+    within = torch.isfinite(want) & ((got - want).abs() <= limit)
+    wrong = ~(within | (got == want))
     n_wrong = int(wrong.sum())
     if not n_wrong:
         return None
