@@ -12,8 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-# enough programs to fill a GPU several times over; more would only make more partial sums
+# programs of the backward: enough to fill a GPU several times over, few enough that adding up
+# their partial sums costs next to nothing
 MAX_PROGRAMS = 1024
+MIN_ROWS_PER_PROGRAM = 4
 
 
 @triton.jit
@@ -137,7 +139,7 @@ class RMSNorm(torch.autograd.Function):
         if dy.stride(1) != 1:
             dy = dy.contiguous()
         n_rows, n_cols = x.shape
-        rows_per_program = triton.cdiv(n_rows, MAX_PROGRAMS)
+        rows_per_program = max(triton.cdiv(n_rows, MAX_PROGRAMS), MIN_ROWS_PER_PROGRAM)
         n_programs = triton.cdiv(n_rows, rows_per_program)
         dx = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
         partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=x.device)

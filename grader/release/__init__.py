@@ -1,0 +1,1 @@
+"""What leaves the course's repository: the stubs that students fill."""
