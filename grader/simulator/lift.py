@@ -114,7 +114,8 @@ class _Lift(TorchFunctionMode):
             asked = _asked_dtype(func, args, kwargs)
             wanted = asked or _result_dtype(given)
             storages = {t.untyped_storage().data_ptr() for t in given}
-        made = func(
+        run = torch.Tensor.double if func in _CASTS else func
+        made = run(
             *(_lifted_dtype(a) for a in args), **{k: _lifted_dtype(v) for k, v in kwargs.items()}
         )
         with _INNER():
