@@ -1,4 +1,4 @@
-"""Forgets to convert x to float32 in the backward: x^2 overflows float16, and 0 * inf is NaN."""
+"""Forgets to convert x to float32 in the backward: x^2 overflows float16, 0 * inf is NaN."""
 
 import torch
 import triton
