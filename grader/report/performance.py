@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from grader.report.columns import columns
 from grader.report.wording import plain, points
 from grader.scorecard import PerformanceRow, Scorecard
 
-MIN_TABLE_WIDTH = 112  # columns; below it a row is a paragraph
 _HEADS = ("case", "phase", "impl", "median ms", "ratio", "95 %", "calls", "verified", "points")
 
 
@@ -25,7 +23,8 @@ def performance(card: Scorecard, *, width: int) -> RenderableType:
     if not measured:
         because = f": {'; '.join(why_not)}" if why_not else "."
         return Text(plain(f"Performance was not measured{because}"))
-    parts = [_table(measured) if width >= MIN_TABLE_WIDTH else _lines(measured)]
+    cells = [_cells(row) for row in measured]
+    parts: list[RenderableType] = [columns(_HEADS, cells, width=width, n_left=3) or _lines(cells)]
     parts += [Text(plain(f"Not measured: {reason}")) for reason in why_not]
     parts += [Text(plain(f"{_where(row)}: {row.reason}")) for row in measured if row.reason]
     parts += [
@@ -55,22 +54,9 @@ def _cells(row: PerformanceRow) -> tuple[str, ...]:
     )
 
 
-def _table(rows: list[PerformanceRow]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in _HEADS:
-        is_text = head in {"case", "phase", "impl"}
-        table.add_column(
-            head, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
-        )
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
-
-
-def _lines(rows: list[PerformanceRow]) -> RenderableType:
+def _lines(rows: list[tuple[str, ...]]) -> RenderableType:
     paragraphs: list[RenderableType] = []
-    for row in rows:
-        case, *cells = _cells(row)
+    for case, *cells in rows:
         named = zip(_HEADS[1:], cells, strict=True)
         paragraphs += [
             Text(case),

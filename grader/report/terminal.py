@@ -10,19 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from grader.report.columns import columns
 from grader.report.performance import performance
 from grader.report.wording import plain, points
 from grader.scorecard import ProblemResult, Scorecard, Status, TestResult, Verdict
 from grader.spec import GROUPS
 
 MAX_FAILURES = 5  # shown in full per problem; all of them are in the scorecard file
-MIN_TABLE_WIDTH = 72  # columns; below it a problem is a paragraph
 
 _STYLES = {
     Status.GRADED: "bold",
@@ -80,29 +79,25 @@ def problems(card: Scorecard, *, width: int) -> RenderableType:
     """
     rows = [_problem_row(card, problem) for problem in card.problems]
     heads = ["problem", *GROUPS, "speed", "points", "worth"]
-    starred = any(cell.endswith("*") for row in rows for cell in row)
-    note = Text("* without the tests that could not be checked here; see below", style="dim")
-    if width < MIN_TABLE_WIDTH:
-        lines = [
-            Text(f"{row[0]}: ", style="bold")
-            + Text(
-                ", ".join(
-                    f"{head} {cell}"
-                    for head, cell in zip(heads[1:], row[1:], strict=True)
-                    if cell != "-"
-                ),
-                style="not bold",
-            )
-            for row in rows
-        ]
-        return Group(*lines, *([note] if starred else []))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="left" if head == "problem" else "right", no_wrap=True)
-    for problem, row in zip(card.problems, rows, strict=True):
-        lost = problem.score is None or problem.score < (problem.max_score_measured or 0.0)
-        table.add_row(*row, style="" if lost else "green")
-    return Group(table, note) if starred else table
+    table = columns(heads, rows, width=width, styles=[_problem_style(p) for p in card.problems])
+    shown: list[RenderableType] = [table] if table else [_sentence(heads, row) for row in rows]
+    if any(cell.endswith("*") for row in rows for cell in row):
+        note = "* without the tests that could not be checked here; see below"
+        shown.append(Text(note, style="dim"))
+    return Group(*shown)
+
+
+def _sentence(heads: Sequence[str], row: Sequence[str]) -> Text:
+    named = zip(heads[1:], row[1:], strict=True)
+    return Text(f"{row[0]}: ", style="bold") + Text(
+        ", ".join(f"{head} {cell}" for head, cell in named if cell != "-"), style="not bold"
+    )
+
+
+def _problem_style(problem: ProblemResult) -> str:
+    if problem.score is None:
+        return "red" if problem.status is Status.GRADER_ERROR else "yellow"
+    return "green" if problem.score == problem.max_score_measured else ""
 
 
 def _problem_row(card: Scorecard, problem: ProblemResult) -> list[str]:
