@@ -141,22 +141,23 @@ class Access:
             self.run.add_traffic(self.argument.name, 0, n, 0, 0, n * size, 0, sectors)
         return n
 
-    def track(self, kind: str, changes: Array | None = None) -> None:
+    def track(self, kind: str, values: Array | None = None) -> None:
         """Log who touches what, when this buffer is under suspicion of a race."""
         launch = self.run.launch
         if self.buffer.address not in launch.tracked:
             return
         element, program = self.lanes()
+        if values is None:
+            values = np.zeros(element.size, self.buffer.raw.dtype)
         if self.times > 1:
             program = np.repeat(self.run.ids, element.size)
-            element = np.tile(element, self.times)
-            changes = None if changes is None else np.tile(changes, self.times)
+            element, values = np.tile(element, self.times), np.tile(values, self.times)
         touch = Touch(
             kind,
             element,
             program,
             self.run.tick(element.size),
-            changes,
+            values,
             self.argument,
             run.here(),
         )
@@ -240,24 +241,11 @@ def store(pointer: Value, value: Any, mask: Any) -> None:
     new = access.flat(access.values[0]).astype(buffer.raw.dtype, copy=False)
     if access.run.launch.checked:
         if buffer.address in access.run.launch.tracked:
-            access.track("write", _differs(buffer.raw[element], new, element))
+            access.track("write", new)
         else:
             _note_writer(access, element, program)
     buffer.was_written = True
     write(access, element, new)
-
-
-def _differs(old: Array, new: Array, element: Array) -> Array:
-    """Whether each lane's value differs from what is there, or from another lane's."""
-    after = np.empty(0, new.dtype)
-    if element.size:
-        size = int(element.max()) + 1
-        after = np.empty(size, new.dtype)
-        after[element] = new
-        after = after[element]
-    same = (old == new) | ((old != old) & (new != new))  # noqa: PLR0124 - NaN equals NaN here
-    agree = (after == new) | ((after != after) & (new != new))  # noqa: PLR0124
-    return ~(same & agree)
 
 
 def _note_writer(access: Access, element: Array, program: Array) -> None:

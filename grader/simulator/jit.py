@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
-
-import torch
 
 from grader.simulator import creation, debug, mathematics, run, syntax
 from grader.simulator import launch as launching
@@ -24,8 +23,8 @@ LAUNCH_OPTIONS = frozenset(
 
 def _either(ours: Callable[..., Any], python: Callable[..., Any]) -> Callable[..., Any]:
     def choose(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 2 and any(isinstance(a, Value) for a in args):  # noqa: PLR2004 - a pair
-            return ours(*args)
+        if not kwargs and any(isinstance(a, Value) for a in args):
+            return functools.reduce(ours, args) if len(args) > 1 else ours(*args)
         return python(*(plain(a) for a in args), **kwargs)
 
     return choose

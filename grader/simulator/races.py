@@ -34,7 +34,7 @@ class _History:
     kind: Array
     clock: Array
     touch: Array  # which Touch
-    changes: Array
+    value: Array
 
 
 def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
@@ -67,9 +67,7 @@ def _history(touches: list[Touch]) -> _History:
         np.repeat([_KINDS.index(t.kind) for t in touches], n)[order],
         clock[order],
         np.repeat(np.arange(len(touches)), n)[order],
-        np.concatenate(
-            [np.ones(t.element.size, np.bool_) if t.changes is None else t.changes for t in touches]
-        )[order],
+        np.concatenate([t.values for t in touches])[order],
     )
 
 
@@ -177,7 +175,9 @@ def _report(
     coordinates: Array,
 ) -> list[Finding]:
     kinds = history.kind[first], history.kind[second]
-    equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & ~history.changes[second]
+    values = history.value[first], history.value[second]
+    alike = (values[0] == values[1]) | ((values[0] != values[0]) & (values[1] != values[1]))  # noqa: PLR0124 - NaN
+    equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & alike
     pair = np.stack([history.touch[first], history.touch[second]], axis=1)
     findings = []
     for same_value in (False, True):

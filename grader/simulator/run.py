@@ -50,7 +50,7 @@ class Touch:
     element: Array
     program: Array
     clock: Array
-    changes: Array | None  # of a write: does the value differ from what was there?
+    values: Array  # what a write writes
     argument: Any
     place: tuple[str, int]
 

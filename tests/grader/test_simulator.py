@@ -12,7 +12,7 @@ import torch
 
 from grader.simulator import ArgumentTraffic, Log, load_module, recording
 
-SUBMISSION = '''
+SUBMISSION = """
 import torch
 import triton
 import triton.language as tl
@@ -166,7 +166,7 @@ class RMSNorm(torch.autograd.Function):
 
 def rmsnorm(x, weight, eps=1e-6):
     return RMSNorm.apply(x, weight, eps)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +214,7 @@ def test_softmax_moves_each_element_once(kernels: types.ModuleType, padding: int
     assert log.findings == []
 
 
-@pytest.mark.parametrize(
-    ("block", "want"), [(16, 2_097_152), (32, 1_048_576), (64, 524_288)]
-)
+@pytest.mark.parametrize(("block", "want"), [(16, 2_097_152), (32, 1_048_576), (64, 524_288)])
 def test_matmul_reads_by_its_tile(kernels: types.ModuleType, block: int, want: int) -> None:
     """256 x 256 x 256 in square tiles of B reads 2 N^3 / B elements."""
     a, b = torch.randn(256, 256), torch.randn(256, 256)

@@ -20,7 +20,7 @@ from grader.simulator import (
     recording,
 )
 
-SUBMISSION = '''
+SUBMISSION = """
 import torch
 import triton
 import triton.language as tl
@@ -115,7 +115,7 @@ class Softmax(torch.autograd.Function):
 
 def softmax(x):
     return Softmax.apply(x)
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,106 @@
+"""`import triton` in a submission is the simulator, and nobody else sees it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader.simulator import load_module
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder / "submission.py"
+
+
+def test_triton_and_its_parts(tmp_path: Path) -> None:
+    """All the usual forms of import, with no triton installed."""
+    path = write(
+        tmp_path,
+        submission=(
+            "import triton, triton.language as tl\n"
+            "import triton.language.extra.libdevice\n"
+            "from triton import cdiv, next_power_of_2\n"
+            "from triton.language import constexpr\n"
+            "from triton.language.extra import libdevice\n"
+            "from triton.language.extra.cuda import libdevice as ld\n"
+            "from triton.language.math import rsqrt\n"
+            "from triton.runtime import driver\n"
+            "import importlib, importlib.util\n"
+            "late = importlib.import_module('triton.language')\n"
+            "found = importlib.util.find_spec('triton')\n"
+            "json = importlib.import_module('json')\n"
+            "try:\n    import triton.nothing\nexcept ImportError as error:\n    why = str(error)\n"
+        ),
+    )
+
+    module = load_module(path, name="submission_imports")
+
+    assert module.triton.__version__.startswith("3.")
+    assert module.late is module.tl
+    assert module.found is not None
+    assert module.json.dumps([1]) == "[1]"
+    assert module.cdiv(10, 4) == 3
+    assert module.next_power_of_2(781) == 1024
+    assert "triton.nothing" in module.why
+    assert module.driver.active.get_active_torch_device().type == "cpu"
+
+
+def test_torch_sees_no_triton(tmp_path: Path) -> None:
+    """sys.modules stays as it was, and torch.compile still works."""
+    before = {name for name in sys.modules if name.partition(".")[0] == "triton"}
+    path = write(tmp_path, submission="import triton\nimport torch\n")
+
+    load_module(path, name="submission_for_torch")
+    compiled = torch.compile(lambda x: torch.nn.functional.relu(x) * 2, backend="eager")
+
+    assert torch.equal(compiled(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 4.0]))
+    assert {name for name in sys.modules if name.partition(".")[0] == "triton"} == before
+
+
+def test_helpers_of_the_submission_see_it_too(tmp_path: Path) -> None:
+    """Modules of the same folder, by name or relative; loaded once."""
+    path = write(
+        tmp_path,
+        submission="import helper\nfrom helper import kernel\nfrom . import helper as again\n",
+        helper="import triton\n\n@triton.jit\ndef kernel(x_ptr):\n    pass\n",
+    )
+
+    module = load_module(path, name="submission_with_helper")
+
+    assert module.again is module.helper
+    module.kernel[(1,)](torch.zeros(1))
+
+
+def test_a_helper_may_not_replace_torch(tmp_path: Path) -> None:
+    """torch.py or json.py beside the submission is not what `import torch` finds."""
+    path = write(tmp_path, submission="import torch, json\n", torch="x = 1\n", json="x = 1\n")
+
+    module = load_module(path, name="submission_with_torch_py")
+
+    assert module.torch is torch
+    assert not hasattr(module.json, "x")
+
+
+def test_a_failing_submission_shows_its_own_lines(tmp_path: Path) -> None:
+    """The traceback names the file and quotes the line; nothing stays behind."""
+    path = write(tmp_path, submission="import triton\n\nundefined + 1\n")
+
+    with pytest.raises(NameError) as caught:
+        load_module(path, name="submission_that_fails")
+
+    text = "".join(traceback.format_exception(caught.value))
+    assert f'File "{path}", line 3' in text
+    assert "undefined + 1" in text
+    assert "submission_that_fails" not in sys.modules
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    """Python's own error."""
+    with pytest.raises(FileNotFoundError):
+        load_module(tmp_path / "nothing.py", name="nothing")
