@@ -7,7 +7,6 @@ student code had a hand in is shown with its control characters escaped.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -21,7 +20,10 @@ from grader.report.wording import plain, points
 from grader.scorecard import ProblemResult, Scorecard, Status, TestResult, Verdict
 from grader.spec import GROUPS
 
-MAX_FAILURES = 5  # shown in full per problem; all of them are in the scorecard file
+# the scorecard file has all failures in full
+SHOWN_OF_A_KIND = 2
+MAX_NAMED = 8
+RERUN = "rerun it: "  # begins the line of a cause that holds a command
 
 _STYLES = {
     Status.GRADED: "bold",
@@ -44,7 +46,7 @@ _ALIKE = frozenset(
 
 def print_card(card: Scorecard, console: Console) -> None:
     """Print the whole card."""
-    console.print(render(card, width=console.width))
+    console.print(render(card, width=console.width), crop=False)
 
 
 def render(card: Scorecard, *, width: int) -> RenderableType:
@@ -56,7 +58,8 @@ def render(card: Scorecard, *, width: int) -> RenderableType:
         circumstances(card),
         Text(summary(card), style=_STYLES[card.status]),
     ]
-    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts[:-1]), parts[-1])
+    spaced = [piece for part in parts for piece in (part, Text())]
+    return Group(*spaced[:-1])
 
 
 def summary(card: Scorecard) -> str:
@@ -135,39 +138,56 @@ def _group_cell(tests: Sequence[TestResult]) -> str:
 def failures(card: Scorecard) -> list[RenderableType]:
     """What did not pass, with its cause, problem by problem; empty when all passed.
 
-    At most MAX_FAILURES per problem. Verdicts that hold for a whole problem (not implemented, not
-    checkable, ...) are shown once with a count.
+    Failures of one group and verdict are of one kind: the first SHOWN_OF_A_KIND are told in full,
+    the others named.
     """
     shown: list[RenderableType] = []
     for problem in card.problems:
         # the reason of a problem without a score is mostly the cause of one of its tests
         if problem.reason and not any(t.cause and t.cause in problem.reason for t in problem.tests):
             shown.append(_failure(problem.name, str(problem.status), problem.reason))
-        entries = list(_distinct(problem.tests))
-        for test, n_alike in entries[:MAX_FAILURES]:
-            verdict = f"{test.verdict}, {n_alike} tests" if n_alike > 1 else str(test.verdict)
-            shown.append(_failure(test.id, verdict, test.cause))
-        n_more = len(entries) - MAX_FAILURES
-        if n_more > 0:
-            shown.append(Text(f"{problem.name}: {n_more} more failures, all in the scorecard file"))
+        for tests in _kinds(problem.tests):
+            n = 1 if tests[0].verdict in _ALIKE else SHOWN_OF_A_KIND
+            shown += [_failure(t.id, str(t.verdict), _cause(t)) for t in tests[:n]]
+            if tests[n:]:
+                shown.append(_likewise(tests[n:]))
     return shown
 
 
-def _distinct(tests: Iterable[TestResult]) -> Iterable[tuple[TestResult, int]]:
-    failed = [test for test in tests if test.verdict is not Verdict.PASSED]
-    counts = Counter(test.verdict for test in failed)
-    seen: set[Verdict] = set()
-    for test in failed:
-        if test.verdict not in _ALIKE:
-            yield test, 1
-        elif test.verdict not in seen:
-            seen.add(test.verdict)
-            yield test, counts[test.verdict]
+def _kinds(tests: Iterable[TestResult]) -> Iterable[list[TestResult]]:
+    kinds: dict[object, list[TestResult]] = {}
+    for test in tests:
+        if test.verdict is not Verdict.PASSED:
+            kind = test.verdict if test.verdict in _ALIKE else (test.group, test.verdict)
+            kinds.setdefault(kind, []).append(test)
+    return kinds.values()
+
+
+def _likewise(tests: Sequence[TestResult]) -> Text:
+    # case ids need no group where all are of one
+    is_one_group = len({test.group for test in tests}) == 1
+    names = [test.case if is_one_group else f"{test.group} {test.case}" for test in tests]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return Text(
+        plain(f"Likewise {tests[0].verdict}: {', '.join(names[:MAX_NAMED])}{more}"), style="dim"
+    )
+
+
+def _cause(test: TestResult) -> str:
+    # the line above it says where already
+    return test.cause.removeprefix(f"{test.id}: ")
 
 
 def _failure(where: str, verdict: str, cause: str) -> RenderableType:
     head = Text(f"{plain(where)}  ", style="bold") + Text(verdict, style="red")
-    return Group(head, Padding(Text(plain(cause)), (0, 0, 0, 2)))
+    # a command that is wrapped here cannot be copied; left whole, the terminal wraps it
+    lines = [
+        Text(f"  {line}", no_wrap=True, overflow="ignore")
+        if line.lstrip().startswith(RERUN)
+        else Padding(Text(line), (0, 0, 0, 2))
+        for line in plain(cause).split("\n")
+    ]
+    return Group(head, *lines)
 
 
 def circumstances(card: Scorecard) -> RenderableType:

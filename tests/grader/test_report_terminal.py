@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from grader import scorecard
-from grader.report.terminal import MAX_FAILURES, print_card, summary
+from grader.report.terminal import MAX_NAMED, SHOWN_OF_A_KIND, print_card, summary
 from grader.scorecard import (
     Control,
     PerformanceRow,
@@ -47,15 +47,16 @@ def a_problem(
     status: Status = Status.GRADED,
     reason: str = "",
     speed_points: float = 0.0,
+    worth: float = 10.0,
 ) -> ProblemResult:
-    """Softmax, worth 10 points, with the score that its tests sum to."""
+    """Softmax, with the score that its tests sum to."""
     is_scored = status in {Status.GRADED, Status.PARTIAL}
     return ProblemResult(
         name="softmax",
         status=status,
         score=sum(t.points for t in tests) + speed_points if is_scored else None,
         max_score_measured=sum(t.max_points for t in tests) + speed_points if is_scored else None,
-        max_score=10.0,
+        max_score=worth,
         reason=reason,
         tests=tuple(tests),
     )
@@ -225,22 +226,48 @@ def test_the_reason_of_a_problem_is_shown_once() -> None:
     assert text_of(a_card(of_its_own, reason="under review")).count("clocks disagree") == 1
 
 
-def test_failures_of_one_kind_are_shown_once() -> None:
-    """Not implemented nine times is one entry with a count."""
-    tests = [a_test("forward", i, Verdict.NOT_IMPLEMENTED, cause="TODO") for i in range(9)]
+def test_failures_that_hold_for_the_whole_problem_are_shown_once() -> None:
+    """Not implemented nine times is one cause; the others are named."""
+    tests = [a_test("forward", i, Verdict.NOT_IMPLEMENTED, cause="TODO") for i in range(2)]
+    tests += [a_test("memory", i, Verdict.NOT_IMPLEMENTED, cause="TODO") for i in range(2)]
     text = text_of(a_card(a_problem(tests)))
 
     assert text.count("TODO") == 1
-    assert "forward[softmax-N0-float32]  not_implemented, 9 tests" in text
+    assert (
+        "Likewise not_implemented: forward N1-float32, memory N0-float32, memory N1-float32\n"
+        in text
+    )
 
 
-def test_many_failures_are_counted() -> None:
-    """Beyond the cap the rest is counted and where it is found is said."""
-    tests = [a_test("forward", i, Verdict.WRONG_VALUE) for i in range(MAX_FAILURES + 3)]
-    text = text_of(a_card(a_problem(tests)))
+def test_many_failures_of_a_kind_are_named() -> None:
+    """Some in full, some by name, the rest as a number; other kinds are not crowded out."""
+    n = SHOWN_OF_A_KIND + MAX_NAMED + 3
+    tests = [a_test("forward", i, Verdict.WRONG_VALUE) for i in range(n)]
+    problem = a_problem([*tests, a_test("memory", 0, Verdict.RACE, cause="two programs")], worth=20)
+    text = text_of(a_card(problem), width=200)
 
-    assert text.count("got 0.0") == MAX_FAILURES
-    assert "softmax: 3 more failures, all in the scorecard file" in text
+    assert text.count("got 0.0") == SHOWN_OF_A_KIND
+    assert "Likewise wrong_value: N2-float32, N3-float32," in text
+    assert "N9-float32 and 3 more\n" in text
+    assert "memory[softmax-N0-float32]  race\n  two programs\n" in text
+
+
+def test_a_command_is_not_wrapped() -> None:
+    """It can be copied from a narrow terminal; prose is wrapped."""
+    command = "rerun it: make grade ARGS='--problem softmax --case M63-N781-float32'"
+    prose = "this case checks that what pads the row does not count"
+    failed = a_test("forward", 1, Verdict.WRONG_VALUE, cause=f"{prose}\n  {command}")
+    lines = text_of(a_card(a_problem([failed])), width=40).splitlines()
+
+    assert f"    {command}" in lines
+    assert max(len(line) for line in lines if command not in line) <= 40
+
+
+def test_where_is_said_once() -> None:
+    """A cause that begins with its test's id does not repeat the line above it."""
+    failed = a_test("forward", 1, Verdict.WRONG_VALUE, cause="forward[softmax-N1-float32]: got 1")
+
+    assert "wrong_value\n  got 1\n" in text_of(a_card(a_problem([failed])))
 
 
 def test_no_control_character_of_a_student_reaches_the_terminal() -> None:
