@@ -168,7 +168,7 @@ def _full(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
-def load(pointer: Value, mask: Any, other: Any) -> Value:
+def load(pointer: Any, mask: Any, other: Any) -> Value:
     """What the active lanes find; ``other`` (or 0) elsewhere.
 
     Out of bounds, a lane gets what lies in the storage there, and NaN beyond it.
@@ -223,7 +223,7 @@ def _check_written(access: Access, written: Array) -> None:
     )
 
 
-def store(pointer: Value, value: Any, mask: Any) -> None:
+def store(pointer: Any, value: Any, mask: Any) -> None:
     """Write the active lanes; lanes out of bounds write nothing."""
     given = value_of(value)
     if not isinstance(pointer, Value) or not isinstance(pointer.dtype, pointer_type):

@@ -42,12 +42,14 @@ class BlockPointer:
 
     @property
     def dtype(self) -> Any:
+        """Pointer type."""
         return self.base.dtype
 
     type = dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of the block."""
         return self.block
 
     block_shape = shape

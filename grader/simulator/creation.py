@@ -85,7 +85,7 @@ def arange(start: Any, end: Any) -> Value:
     return Value(np.arange(first, last, dtype=np.int32)[None], int32)
 
 
-def full(shape: Any, value: Any, dtype: Any = None) -> Value:  # noqa: A002 - Triton's keyword
+def full(shape: Any, value: Any, dtype: Any = None) -> Value:
     """A block filled with one number."""
     given, sizes = value_of(value), block_shape(shape)
     t = given.dtype if plain(dtype) is None else _scalar(dtype)
@@ -96,7 +96,7 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Value:  # noqa: A002 - Tr
     return Value(np.broadcast_to(filler, filler.shape[:1] + sizes), t)
 
 
-def zeros(shape: Any, dtype: Any) -> Value:  # noqa: A002 - Triton's keyword
+def zeros(shape: Any, dtype: Any) -> Value:
     """A block of zeros."""
     return full(shape, 0, dtype)
 
@@ -255,7 +255,7 @@ def split(a: Any) -> tuple[Value, Value]:
 def interleave(a: Any, b: Any) -> Value:
     """Elements of a and b in turn along the last axis."""
     joined = join(a, b)
-    shape = joined.shape[:-2] + (2 * joined.shape[-2],)
+    shape = (*joined.shape[:-2], 2 * joined.shape[-2])
     return reshape(joined, shape)
 
 

@@ -5,6 +5,8 @@ exact for + - * / and sqrt, since float32 has more than 2p + 2 of their bits. Li
 then one switch: every float computes in float64 and nothing rounds.
 """
 
+# ruff: noqa: D102 - the short methods have Triton's own names, which say it all
+
 from __future__ import annotations
 
 import math
@@ -191,7 +193,7 @@ def is_lifted() -> bool:
     return float32.compute == np.float64
 
 
-def scalar_type(x: complex | np.number[Any]) -> dtype:
+def scalar_type(x: Any) -> dtype:
     """The type Triton gives a Python number."""
     if isinstance(x, bool | np.bool_):
         return int1
@@ -201,7 +203,7 @@ def scalar_type(x: complex | np.number[Any]) -> dtype:
             if limits.min <= x <= limits.max:
                 return t
         raise ValueError(f"the integer {x} fits in no integer type of Triton")
-    size = abs(float(x))  # type: ignore[arg-type]  # complex numbers do not reach kernels
+    size = abs(float(x))
     fits = size == 0 or not math.isfinite(size) or _MIN_NORMAL <= size <= _MAX_FLOAT32
     return float32 if fits else float64
 
@@ -209,10 +211,8 @@ def scalar_type(x: complex | np.number[Any]) -> dtype:
 def promote(a: dtype, a_is_number: bool, b: dtype, b_is_number: bool, division: bool) -> dtype:
     """The type an operation on a and b computes in.
 
-    Args:
-        a_is_number: ``a`` is the type of a Python number, which joins the other's type when its
-            kind (bool, int, float) is not higher.
-        division: ``/`` and ``%`` have no 16-bit form on the GPU, so they compute in float32.
+    The type of a Python number joins the other's type when its kind (bool, int, float) is not
+    higher. ``/`` and ``%`` have no 16-bit form on the GPU, so a division computes in float32.
 
     Source: triton/language/semantic.py, computation_type_impl.
     """
@@ -256,7 +256,7 @@ def convert(x: Array, source: dtype, target: dtype) -> Array:
     if source is target:
         return x
     if target.is_bool():
-        return x != 0
+        return x.astype(np.bool_)
     y = x.astype(target.compute, copy=False)
     if not target.rounds or (source.rounds and _contains(target, source)):
         return y

@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from grader.simulator.dtypes import Array
-
 _UNWRITTEN = "_kernelgrade_unwritten"
 _DECLARED = "_kernelgrade_declared"
 

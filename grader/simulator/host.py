@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 import torch
@@ -150,7 +150,7 @@ class _Stream:
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         pass
 
-    def __enter__(self) -> _Stream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -81,7 +81,7 @@ class _Folder:
             return self.importlib if real is importlib else self.importlib.util
         local = self._local(name) if level <= 1 else None
         if level == 1 and not name:
-            # from . import helper
+            # a relative import of the folder itself
             package = types.SimpleNamespace()
             for item in fromlist:
                 found = self._local(item)

@@ -16,8 +16,17 @@ from grader.simulator.run import LaunchState
 from grader.simulator.values import Value, constexpr, plain
 
 LAUNCH_OPTIONS = frozenset(
-    """num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl
-    debug stream waves_per_eu matrix_instr_nonkdim kpack allow_fp8e4nv""".split()
+    {
+        "num_warps",
+        "num_stages",
+        "num_ctas",
+        "maxnreg",
+        "enable_fp_fusion",
+        "launch_cooperative_grid",
+        "launch_pdl",
+        "debug",
+        "stream",
+    }
 )
 
 
@@ -61,7 +70,7 @@ class JITFunction:
     @property
     def code(self) -> types.CodeType:
         """The kernel's bytecode, which runs unmodified."""
-        return self.fn.__code__  # type: ignore[attr-defined,no-any-return]  # a plain function
+        return self.fn.__code__
 
     @property
     def src(self) -> str:
@@ -72,6 +81,11 @@ class JITFunction:
         return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call from inside another kernel.
+
+        Raises:
+            CompilationError: On the host.
+        """
         if not run.is_running():
             raise CompilationError(
                 f"cannot call @triton.jit'd {self.__name__} outside of the scope of a kernel: "
@@ -94,7 +108,7 @@ class JITFunction:
             )
             made.__kwdefaults__ = fn.__kwdefaults__
             state.executables[self] = made
-        return made  # type: ignore[no-any-return]  # executables holds functions
+        return made
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
         """Launch: ``kernel[grid](*args, **kwargs)``."""

@@ -60,9 +60,12 @@ def launch(
 
     Args:
         key: What identifies the kernel between launches.
+        name: For messages.
         definition: File and line of the kernel.
         function: Makes the Python function to run.
+        arguments: By name, as given on the host.
         constants: Names of the arguments that are compile-time constants.
+        grid: Programs along x, y, z.
     """
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - student modes end at the kernel
         buffers: dict[tuple[int, torch.dtype], Buffer] = {}

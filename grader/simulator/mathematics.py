@@ -143,7 +143,7 @@ class PropagateNan:
 
 
 def _propagates(propagate_nan: Any) -> bool:
-    return plain(propagate_nan) == PropagateNan.ALL
+    return bool(plain(propagate_nan) == PropagateNan.ALL)
 
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # noqa: A002
@@ -303,7 +303,7 @@ def round_to_tf32(x: Array) -> Array:
 
 def _product(x: Array, y: Array) -> Array:
     """Batched product; a factor that all programs share is multiplied once, as one tall matrix."""
-    if x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1:  # noqa: PLR2004 - program, M, K
-        tall: Array = np.matmul(x.reshape(-1, x.shape[-1]), y[0])
-        return tall.reshape(x.shape[:-1] + y.shape[-1:])
-    return np.matmul(x, y)
+    shared = x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1  # noqa: PLR2004 - program, M, K
+    left, right = (x.reshape(-1, x.shape[-1]), y[0]) if shared else (x, y)
+    product: Array = np.matmul(left, right)
+    return product.reshape(x.shape[:-1] + y.shape[-1:]) if shared else product

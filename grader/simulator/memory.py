@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,8 +59,9 @@ def _elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> A
     n_bytes = storage.nbytes() // element.itemsize * element.itemsize
     if not n_bytes:
         return np.zeros(0, element)
-    memory = (ctypes.c_char * n_bytes).from_address(storage.data_ptr())
-    return np.frombuffer(memory, dtype=element)
+    memory: Any = (ctypes.c_char * n_bytes).from_address(storage.data_ptr())
+    elements: Array = np.frombuffer(memory, dtype=element)
+    return elements
 
 
 class Argument:
@@ -73,9 +75,9 @@ class Argument:
     def __init__(self, name: str, tensor: torch.Tensor, buffer: Buffer) -> None:
         self.name = name
         self.buffer = buffer
-        self.shape = tuple(tensor.shape)
-        self.stride = tensor.stride()
-        self.base = self.low = tensor.storage_offset()
+        self.shape = tuple(int(n) for n in tensor.shape)
+        self.stride = tuple(int(s) for s in tensor.stride())
+        self.base = self.low = int(tensor.storage_offset())
         extent = sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) + 1
         self.high = self.low + (extent if tensor.numel() else 0)
         self.valid: Array | None = None

@@ -41,6 +41,7 @@ def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
     """Races on all tracked buffers of a finished launch, one finding per pair of lines.
 
     Args:
+        launch: With ``touches`` and ``syncs`` of all programs.
         coordinates: Shape (3, programs), the program ids.
     """
     findings: list[Finding] = []
@@ -141,8 +142,12 @@ class _Order:
         )
         # lanes of one tile access share their order: look at one of them
         access = np.stack(
-            [history.program[first], history.touch[first], history.program[second]]
-            + [history.touch[second]],
+            [
+                history.program[first],
+                history.touch[first],
+                history.program[second],
+                history.touch[second],
+            ],
             axis=1,
         )
         _, where, inverse = np.unique(access, axis=0, return_index=True, return_inverse=True)
@@ -176,7 +181,7 @@ def _report(
 ) -> list[Finding]:
     kinds = history.kind[first], history.kind[second]
     values = history.value[first], history.value[second]
-    alike = (values[0] == values[1]) | ((values[0] != values[0]) & (values[1] != values[1]))  # noqa: PLR0124 - NaN
+    alike = (values[0] == values[1]) | ((values[0] != values[0]) & (values[1] != values[1]))
     equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & alike
     pair = np.stack([history.touch[first], history.touch[second]], axis=1)
     findings = []

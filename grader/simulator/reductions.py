@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -239,15 +240,10 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> Value:  # noqa: A0
     keep = np.ones(x.data.shape, np.bool_)
     if plain(mask) is not None:
         m = value_of(mask).data
-        n = builtin_max(n, m.shape[0])
+        n = builtins.max(n, m.shape[0])
         keep = np.broadcast_to(m, (n, *x.shape))
     data = np.broadcast_to(x.data, (n, *x.shape))
     keep = np.broadcast_to(keep, data.shape)
     flat = (data + np.arange(n)[:, None] * bins)[keep]
     counted = np.bincount(flat, minlength=n * bins).reshape(n, bins)
     return Value(counted.astype(np.int32), int32)
-
-
-def builtin_max(a: int, b: int) -> int:
-    """The larger of two Python integers (``max`` is tl.max here)."""
-    return a if a > b else b

@@ -4,11 +4,13 @@ That axis has length 1 when the value is the same in every program of the pass. 
 Triton's promotion rules. Creating, reshaping and reducing values live in other modules.
 """
 
+# ruff: noqa: D102 - the short methods have Triton's own names, which say it all
+
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,12 +18,14 @@ from grader.simulator import dtypes, run
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 class constexpr:  # noqa: N801 - tl.constexpr
     """A number known at compile time. Arithmetic on it happens in Python."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value.value if isinstance(value, constexpr) else value
+        self.value: Any = value.value if isinstance(value, constexpr) else value
 
     def __index__(self) -> int:
         return operator.index(self.value)
@@ -168,7 +172,7 @@ def align(*arrays: Array) -> list[Array]:
     first = out[0].shape[1:]
     for a in out[1:]:
         for m, n in zip(first, a.shape[1:], strict=True):
-            if m != n and m != 1 and n != 1:
+            if m != n and 1 not in {m, n}:
                 shapes = " and ".join(str(x.shape[1:]) for x in arrays)
                 refuse(f"shapes {shapes} cannot be combined: axes must be equal or 1")
     return out
@@ -352,7 +356,7 @@ def _bind_operators() -> None:
 _bind_operators()
 
 
-def member(function: Callable[..., Any]) -> Callable[..., Any]:
+def member(function: Function) -> Function:
     """Make a function of the language a method of values too, as in ``x.to(tl.float32)``."""
     setattr(Value, function.__name__, function)
     return function

@@ -171,12 +171,14 @@ def rmsnorm(x, weight, eps=1e-6):
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
+    """The submission above, loaded."""
     path: Path = tmp_path_factory.mktemp("submission") / "kernels.py"
     path.write_text(textwrap.dedent(SUBMISSION))
     return load_module(path, name="kernels_of_test_simulator")
 
 
 def moved(log: Log, argument: str) -> ArgumentTraffic:
+    """Traffic of one argument of the only launch."""
     (launch,) = log.launches
     return launch.arguments[argument]
 
@@ -277,7 +279,7 @@ def _forward_backward(
 ) -> list[torch.Tensor]:
     leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
     y = function(*leaves)
-    y.backward(dy)
+    torch.autograd.backward(y, dy)
     return [y.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
 

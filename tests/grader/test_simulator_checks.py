@@ -29,6 +29,7 @@ def load(tmp_path: Path) -> Load:
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
+    """Which kinds were found on which arguments."""
     return sorted({(f.kind, f.argument) for f in findings})
 
 
@@ -224,7 +225,7 @@ def mixed(x_ptr, sum_ptr, BLOCK_N: tl.constexpr):
 
 def test_load_add_store_from_every_program_is_a_race(load: Load, tmp_path: Path) -> None:
     """Both lines and programs are named; the lost update shows in the values too."""
-    x, total = torch.ones(6, 16), torch.zeros(16)
+    x, total = torch.randn(6, 16), torch.zeros(16)
 
     with recording() as log:
         load(COLUMN_SUM).racy[(6,)](x, total, 16)

@@ -13,6 +13,7 @@ from grader.simulator import load_module
 
 
 def write(folder: Path, **files: str) -> Path:
+    """Write Python files; returns the path of submission.py."""
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     return folder / "submission.py"

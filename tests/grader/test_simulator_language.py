@@ -557,7 +557,7 @@ def test_grids_that_cuda_does_not_take(load: Load, grid: Any) -> None:
 
 
 def test_program_ids_run_over_three_axes(load: Load) -> None:
-    """x fastest; num_programs is the grid."""
+    """Along x fastest; num_programs is the grid."""
     module = load(
         """
         @triton.jit

@@ -120,6 +120,7 @@ def softmax(x):
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> types.ModuleType:
+    """The submission above, loaded."""
     path: Path = tmp_path_factory.mktemp("submission") / "gelu.py"
     path.write_text(textwrap.dedent(SUBMISSION))
     return load_module(path, name="kernels_of_test_simulator_lift")
@@ -154,6 +155,7 @@ def passes_gradcheck(function: Callable[..., torch.Tensor], *inputs: torch.Tenso
 
 
 def leaf(*shape: int) -> torch.Tensor:
+    """Normal numbers, float64, that want a gradient."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
 
@@ -275,7 +277,7 @@ def test_host_code_for_cuda_runs_on_the_cpu(kernels: types.ModuleType) -> None:
         assert torch.cuda.is_available()
         torch.cuda.synchronize()
         assert torch.cuda.get_device_properties(x.device).multi_processor_count == 108
-        with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.Stream()):
+        with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.current_stream()):
             pass
 
     torch.testing.assert_close(y, torch.nn.functional.gelu(x, approximate="tanh"))
