@@ -6,6 +6,7 @@ Every line is ok, a warning, or a problem that makes grading impossible, and say
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.metadata
 import os
 import platform
@@ -223,6 +224,7 @@ def room_findings(disk_bytes: int, memory_bytes: int | None, n_cores: int) -> li
     return findings
 
 
+@functools.cache  # a card is written after each problem, and nvidia-smi takes up to seconds
 def find_gpu() -> Gpu | None:
     """The GPU that torch would use, or None."""
     if not torch.cuda.is_available():

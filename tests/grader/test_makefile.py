@@ -235,6 +235,33 @@ def test_a_failed_test_fails_make(course: Course) -> None:
     assert done.returncode != 0
 
 
+@pytest.mark.parametrize(
+    ("ends", "succeeds"), [pytest.param("0", True, id="pass"), pytest.param("1", False, id="fail")]
+)
+def test_continuous_integration_checks_then_tests(
+    course: Course, ends: str, succeeds: bool
+) -> None:
+    """From any folder; it fails where a test fails, and pytest has the last word."""
+    (course.folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", course.folder / ".ci/run")
+    own = {"PYTHON": str(course.python), "CALLS": str(course.log), "PYTEST_ENDS": ends}
+
+    done = subprocess.run(
+        [course.folder / ".ci/run"],
+        cwd="/",
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    calls = course.calls()
+    assert (done.returncode == 0) is succeeds
+    assert calls[0].startswith("-m ruff format --check")
+    assert calls[3].startswith("-m pytest")
+    assert "+ make check\n" in done.stdout
+
+
 def test_two_makes_at_once_set_up_once(course: Course) -> None:
     """The second waits for the first."""
     if shutil.which("flock") is None:
