@@ -44,16 +44,21 @@ class Course:
 
     def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run make with the pretending Python first on the path."""
-        inherited = {k: v for k, v in os.environ.items() if not re.match("MAKE|MFLAGS|PYTHON", k)}
-        own = {"PATH": f"{self.python.parent}:{os.environ['PATH']}", "CALLS": str(self.log)}
         return subprocess.run(
             ["make", *arguments],
             cwd=self.folder,
-            env=inherited | own | environment,
+            env=self.environment() | environment,
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def environment(self) -> dict[str, str]:
+        """Ours without what an outer make put there, and the pretending Python first."""
+        outer = re.compile("MAKE|MFLAGS|PYTHON|PIP_ARGS|ARGS|SUBMISSION")
+        inherited = {name: v for name, v in os.environ.items() if not outer.match(name)}
+        path = f"{self.python.parent}:{os.environ['PATH']}"
+        return inherited | {"PATH": path, "CALLS": str(self.log)}
 
     @property
     def log(self) -> Path:
@@ -244,12 +249,12 @@ def test_continuous_integration_checks_then_tests(
     """From any folder; it fails where a test fails, and pytest has the last word."""
     (course.folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", course.folder / ".ci/run")
-    own = {"PYTHON": str(course.python), "CALLS": str(course.log), "PYTEST_ENDS": ends}
+    own = {"PYTHON": str(course.python), "PYTEST_ENDS": ends}
 
     done = subprocess.run(
         [course.folder / ".ci/run"],
         cwd="/",
-        env=os.environ | own,
+        env=course.environment() | own,
         capture_output=True,
         text=True,
         check=False,
@@ -267,13 +272,11 @@ def test_two_makes_at_once_set_up_once(course: Course) -> None:
     if shutil.which("flock") is None:
         pytest.skip("without flock there is no lock")
     both = "make stubs & make stubs; wait"
-    inherited = {k: v for k, v in os.environ.items() if not re.match("MAKE|MFLAGS|PYTHON", k)}
-    path = f"{course.python.parent}:{os.environ['PATH']}"
 
     subprocess.run(
         ["sh", "-c", both],
         cwd=course.folder,
-        env=inherited | {"PATH": path, "CALLS": str(course.log)},
+        env=course.environment(),
         check=True,
         capture_output=True,
     )
