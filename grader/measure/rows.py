@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from grader.measure.constants import TARGET_HALF_WIDTH
 from grader.measure.implementations import BaselineError, Impl, impls_of
 from grader.measure.pairs import Samples
-from grader.measure.roofline import Peaks, limit_ms
+from grader.measure.roofline import Peaks, limit_ms, roofline_pct
 from grader.measure.statistics import Interval, median_time, paired_ratio
 from grader.measure.timed_calls import Prepared
 from grader.scorecard import PerformanceRow, ThresholdResult
@@ -85,13 +85,13 @@ def measured(
     Raises:
         BaselineError: If a threshold for this GPU is against something that was not measured.
     """
-    limit = None if peaks is None else _limit_ms(problem, case, phase, peaks)
     time = median_time(timings.student_ms)
     intervals: dict[str, Interval] = {
         impl: paired_ratio(samples.student_ms, samples.baseline_ms)
         for impl, samples in timings.pairs.items()
     }
-    if limit is not None:
+    if peaks is not None:
+        limit = limit_ms(*_work(problem, case, phase), case.dtype, peaks)
         intervals["roofline"] = Interval(
             limit / time.value, limit / time.high, limit / time.low, time.n
         )
@@ -107,7 +107,7 @@ def measured(
             ratio=None,
             prepared=timings.student,
             n_verified=timings.n_verified,
-            limit=limit,
+            peaks=peaks,
             note="" if is_calibrated else f"no thresholds for {gpu}: speed pays no points here",
         )
     ]
@@ -121,7 +121,7 @@ def measured(
             ratio=intervals[impl],
             prepared=timings.baselines[impl],
             n_verified=samples.n_verified,
-            limit=limit,
+            peaks=peaks,
         )
         for impl, samples in timings.pairs.items()
     ]
@@ -140,7 +140,6 @@ def without_time(
     reason: str,
     *,
     gpu: str | None,
-    pays: Literal["nothing", "left_out"] = "nothing",
 ) -> Measurement:
     """Give rows that only say why there is no time.
 
@@ -149,10 +148,11 @@ def without_time(
         case: The case not timed.
         phase: The phase not timed.
         status: "failed" is the submission's doing in the timed calls.
-        reason: In the row and in what its thresholds say.
-        gpu: None where there is none: then there are no speeds.
-        pays: "nothing" keeps the points in the maximum of this run, "left_out" does not.
+        reason: Whole in the submission's row; its first line in the others and the speeds.
+        gpu: Its thresholds pay nothing and stay in the maximum. None where time cannot be measured:
+            then there are no speeds, which leaves their points out of the maximum.
     """
+    first_line = reason.partition("\n")[0]
     impls: tuple[_RowImpl, ...] = ("submission", *impls_of(problem))
     rows = tuple(
         PerformanceRow(
@@ -161,7 +161,7 @@ def without_time(
             phase=phase,
             impl=impl,
             status=status,
-            reason=reason,
+            reason=reason if impl == "submission" else first_line,
             n=0,
         )
         for impl in impls
@@ -172,8 +172,8 @@ def without_time(
             dtype=case.dtype,
             threshold=threshold,
             ratio=None,
-            status="failed" if pays == "nothing" else "not_measured",
-            reason=reason,
+            status="failed",
+            reason=first_line,
         )
         for threshold in (paid_thresholds(case, phase, gpu) if gpu is not None else ())
     )
@@ -217,7 +217,7 @@ def _row(
     ratio: Interval | None,
     prepared: Prepared,
     n_verified: int,
-    limit: float | None,
+    peaks: Peaks | None,
     note: str = "",
 ) -> PerformanceRow:
     """Give one measured row; what it estimates, the ratio or the time, may be unstable."""
@@ -235,13 +235,15 @@ def _row(
         median_ms=median.value,
         ratio=None if ratio is None else ratio.value,
         ci95=None if ratio is None else (ratio.low, ratio.high),
-        roofline_pct=None if limit is None else 100 * limit / median.value,
+        roofline_pct=None
+        if peaks is None
+        else roofline_pct(*_work(problem, case, phase), case.dtype, median.value, peaks),
         peak_bytes=prepared.peak_bytes,
     )
 
 
-def _limit_ms(problem: Problem, case: BenchmarkCase, phase: Phase, peaks: Peaks) -> float:
-    return limit_ms(problem.min_bytes(case, phase), problem.flops(case, phase), case.dtype, peaks)
+def _work(problem: Problem, case: BenchmarkCase, phase: Phase) -> tuple[int, int]:
+    return problem.min_bytes(case, phase), problem.flops(case, phase)
 
 
 def _speed(

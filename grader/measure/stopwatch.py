@@ -87,13 +87,7 @@ class CudaStopwatch:
         Work that waits for the GPU itself counts its waiting as launch cost; the spin's upper
         limit bounds that, and such work gains nothing from a longer spin.
         """
-        slowest_us = 0.0
-        for _ in range(LAUNCH_PROBES):
-            work = make_work()
-            _synchronize(self.device)
-            started = _perf_counter()
-            work()
-            slowest_us = max(slowest_us, (_perf_counter() - started) * 1e6)
+        slowest_us = max(self._launch_us(make_work) for _ in range(LAUNCH_PROBES))
         _synchronize(self.device)
         self.spin_us = min(MAX_SPIN_US, MIN_SPIN_US + SPIN_FACTOR * slowest_us)
 
@@ -121,6 +115,14 @@ class CudaStopwatch:
             self.spin_us = min(MAX_SPIN_US, self.spin_us * SPIN_FACTOR)
         peak_bytes = max(0, _max_memory_allocated(self.device) - before_bytes)
         return Timed(result, self._start.elapsed_time(self._end), peak_bytes)
+
+    def _launch_us(self, make_work: Callable[[], Callable[[], object]]) -> float:
+        # a function of its own, so that one work's inputs are freed before the next are made
+        work = make_work()
+        _synchronize(self.device)
+        started = _perf_counter()
+        work()
+        return (_perf_counter() - started) * 1e6
 
     def _measure_clock(self) -> float:
         """SM cycles in a microsecond: the fastest of a few spins, after one that wakes the GPU."""

@@ -276,6 +276,10 @@ def test_a_wrong_submission_fails_its_rows_and_pays_nothing(entry: Entry, want: 
 
     assert [row.status for row in measurement.rows] == ["failed"] * 3
     assert all(want in row.reason for row in measurement.rows)
+    # the whole story stands once
+    assert [row.impl for row in measurement.rows if "\n" in row.reason] == (
+        [] if entry is crashing else ["submission"]
+    )
     (speed,) = measurement.speeds
     paid = pay(speed, max_points=4)
     assert (paid.points, paid.share) == (0, 0)

@@ -16,6 +16,8 @@ from grader.spec import BenchmarkCase, Dtype, Group, InputSpec, Phase, Problem, 
 
 pytestmark = [
     pytest.mark.gpu,
+    # torch's compiler warns of torch's own deprecations
+    pytest.mark.filterwarnings("default"),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
@@ -100,8 +102,6 @@ def test_prepare_reports_what_it_did(phase: Phase) -> None:
     assert prepared.peak_bytes >= 2048 * 1024 * 2
 
 
-# importing the compiler warns of torch's own deprecations
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_problem_end_to_end() -> None:
     """Eager in the student's place is right in every phase, against itself and compiled."""
     peaks = measure_peaks(
