@@ -28,8 +28,8 @@ from grader.spec import (
     Traffic,
 )
 
-# tl.dot needs tiles of at least 16 x 16: anything sensible reads less than such tiles do
-SMALLEST_TILE = 16
+# tl.dot needs tiles of at least 16 x 16, and larger than 256 x 256 none fits a multiprocessor
+SMALLEST_TILE, LARGEST_TILE = 16, 256
 # pre-activations stay this far from the kink at 0, in units of their standard deviation: 20 times
 # the error of a TF32 product
 KINK_MARGIN = 0.01
@@ -94,23 +94,32 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
     return Tolerance(atol=a_product * math.sqrt(length), rtol=rtol)
 
 
-def _tiled_reads(m: int, n: int, k: int) -> tuple[int, int]:
-    """Elements read of the (m, k) and of the (k, n) factor by a product in the smallest tiles."""
-    return math.ceil(n / SMALLEST_TILE) * m * k, math.ceil(m / SMALLEST_TILE) * k * n
+def _tiled_reads(m: int, n: int, k: int) -> int:
+    """The most elements that a sensible product reads of its (m, k) factor.
+
+    Every column of tiles reads the factor once, in whole tiles: a kernel may wrap around at the
+    edges (rows % M) instead of masking. Small tiles read often, large ones read much padding.
+    """
+    return max(
+        math.ceil(n / tile) * math.ceil(m / tile) * tile * k
+        for tile in (SMALLEST_TILE, LARGEST_TILE)
+    )
 
 
 def traffic(case: Case, phase: Phase) -> Traffic:
-    """The reads of three products in 16 x 16 tiles, the ReLU's mask recomputed in every one.
+    """The reads of one product, or of three with the ReLU's mask recomputed in two of them.
 
     Written: y and room for a mask; in backward also the masked gradient, da and db.
     """
     m, n, k = (case.dims[axis] for axis in "MNK")
-    read, written = sum(_tiled_reads(m, n, k)), 2 * m * n
+    # the (k, n) factor of a product is the (n, k) factor of its transpose
+    read = _tiled_reads(m, n, k) + _tiled_reads(n, m, k)
+    written = 2 * m * n
     if phase != "forward":
         # da = g @ b.T and db = a.T @ g, where g is dy masked by y: two elements for one
-        g, b_read = _tiled_reads(m, k, n)
-        a_read, g_too = _tiled_reads(k, n, m)
-        read += 2 * (g + g_too) + a_read + b_read + 2 * m * n
+        read += 2 * _tiled_reads(m, k, n) + _tiled_reads(k, m, n)
+        read += _tiled_reads(k, n, m) + 2 * _tiled_reads(n, k, m)
+        read += 2 * m * n
         written += m * n + m * k + k * n
     return Traffic(read=read, written=written)
 
