@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import difflib
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -92,37 +93,35 @@ def strip(source: str, path: str | Path) -> str:
 
 
 def write_stubs(reference_dir: Path, assignment_dir: Path) -> list[Path]:
-    """Bring every stub up to date and remove those without a problem; returns the changed paths."""
-    stale = stale_stubs(reference_dir, assignment_dir)
+    """Bring every stub up to date; returns the changed paths.
+
+    Overwrites what a student wrote into one, deletes nothing, and writes nothing at all if one
+    solution is in error.
+    """
+    stale = _stale(reference_dir, assignment_dir)
     assignment_dir.mkdir(parents=True, exist_ok=True)
-    wanted = _wanted(reference_dir, assignment_dir)
-    for path in stale:
-        if path in wanted:
-            path.write_text(wanted[path], encoding="utf-8", newline="\n")
-        else:
-            path.unlink()
-    return stale
+    for path, text in stale.items():
+        path.write_bytes(text.encode())
+    return list(stale)
 
 
 def stale_stubs(reference_dir: Path, assignment_dir: Path) -> list[Path]:
-    """Stubs that are missing, differ from their solution, or have none. Writes nothing."""
-    wanted = _wanted(reference_dir, assignment_dir)
-    orphans = set(assignment_dir.glob("*.py")) - wanted.keys()
-    outdated = {
-        path
-        for path, text in wanted.items()
-        if not path.is_file() or path.read_bytes() != text.encode()
-    }
-    return sorted(outdated | orphans)
+    """Stubs that are missing or differ from what their solution gives. Writes nothing."""
+    return list(_stale(reference_dir, assignment_dir))
 
 
-def _wanted(reference_dir: Path, assignment_dir: Path) -> dict[Path, str]:
-    solutions = sorted(reference_dir.glob("*/solution.py"))
-    return {
+def _stale(reference_dir: Path, assignment_dir: Path) -> dict[Path, str]:
+    """Path and wanted text of every stub that is not current."""
+    wanted = {
         assignment_dir / f"{solution.parent.name}.py": strip(
             solution.read_text(encoding="utf-8"), solution
         )
-        for solution in solutions
+        for solution in sorted(reference_dir.glob("*/solution.py"))
+    }
+    return {
+        path: text
+        for path, text in wanted.items()
+        if not path.is_file() or path.read_bytes() != text.encode()
     }
 
 
@@ -157,7 +156,7 @@ def _markers(tokens: list[tokenize.TokenInfo], path: str | Path) -> Iterator[tok
         line, indent = token.start
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
-        elif token.type == tokenize.STRING and (BEGIN in token.string or END in token.string):
+        elif token.type != tokenize.COMMENT and (BEGIN in token.string or END in token.string):
             raise StubError(path, line, "marker inside a string: it would not be seen")
         elif token.type == tokenize.COMMENT:
             text = token.string.rstrip()
@@ -211,27 +210,22 @@ def _check_region(
 
 
 def _check_kernels(
-    tree: ast.Module,
-    regions: list[_Region],
-    tokens: list[tokenize.TokenInfo],
-    path: str | Path,
+    tree: ast.Module, regions: list[_Region], tokens: list[tokenize.TokenInfo], path: str | Path
 ) -> None:
     """A kernel nobody marked is more likely forgotten than given away."""
-    given = {token.start[0] for token in tokens if token.string.rstrip() == GIVEN}
+    marked = {region.begin for region in regions}
+    marked |= {token.start[0] for token in tokens if token.string.rstrip() == GIVEN}
     for node in ast.walk(tree):
         if not isinstance(node, _Function) or not _is_kernel(node):
             continue
-        lines = range(_first_line(node), _last_line(node) + 1)
-        if not any(region.begin in lines for region in regions) and given.isdisjoint(lines):
-            raise StubError(
-                path,
-                node.lineno,
-                f"kernel {node.name} has no region; if meant, say {GIVEN!r} in it",
-            )
+        if marked.isdisjoint(range(_first_line(node), _last_line(node) + 1)):
+            what = f"kernel {node.name} has no region; if it is given, say {GIVEN!r} in it"
+            raise StubError(path, node.lineno, what)
 
 
 def _replace(source: str, tree: ast.Module, regions: list[_Region], path: str | Path) -> str:
-    lines = source.splitlines()
+    # not splitlines(): the parser counts lines by "\n" alone
+    lines = source.rstrip("\n").split("\n")
     kept: list[str] = []
     position = 0
     for region in regions:
@@ -243,7 +237,8 @@ def _replace(source: str, tree: ast.Module, regions: list[_Region], path: str | 
             for line in body
             if line.strip().startswith(MESSAGE)
         ]
-        text = f'"TODO: {" ".join(messages) or f"implement {_qualified(tree, owner)}"}"'
+        what = " ".join(messages) or f"implement {_qualified(tree, owner)}"
+        text = json.dumps(f"TODO: {what}", ensure_ascii=False)
         failure = (
             f"tl.static_assert(False, {text})"
             if _is_kernel(owner)

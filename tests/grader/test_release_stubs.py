@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +96,29 @@ def test_explicit_message() -> None:
     source = plain("# BEGIN SOLUTION\n# STUB: count the waves\nreturn 1\n# END SOLUTION")
 
     assert 'raise NotImplementedError("TODO: count the waves")' in strip(source, "f.py")
+
+
+def test_message_with_quotes() -> None:
+    """The message may hold any characters; the failure still raises it as written."""
+    source = plain("# BEGIN SOLUTION\n# STUB: say \"\\u2014\" or 'x'\nreturn 1\n# END SOLUTION")
+    scope: dict[str, Any] = {}
+
+    exec(strip(source, "f.py"), scope)  # written four lines above
+
+    with pytest.raises(NotImplementedError) as caught:
+        scope["f"](1)
+    assert str(caught.value) == "TODO: say \"\\u2014\" or 'x'"
+
+
+def test_unusual_line_breaks() -> None:
+    """A form feed or U+2028 in a string is no line break to the parser, nor to the stub."""
+    given = 'x = "a\u2028b"\n\f\n'
+    source = given + plain("# BEGIN SOLUTION\nreturn 1\n# END SOLUTION")
+
+    stub = strip(source, "f.py")
+
+    assert stub.startswith(given)
+    assert "return 1" not in stub
 
 
 @pytest.mark.parametrize(
@@ -301,14 +325,13 @@ def test_stub_is_stale_when_the_solution_changed(course: tuple[Path, Path]) -> N
     assert "def double(x):" in (course[1] / "double.py").read_text()
 
 
-def test_stub_without_a_problem_is_removed(course: tuple[Path, Path]) -> None:
-    """A stub whose problem is gone is stale, and writing removes it."""
-    orphan = course[1] / "gone.py"
-    orphan.write_text("x = 1\n")
+def test_other_files_are_left_alone(course: tuple[Path, Path]) -> None:
+    """A student's own file, or a stub whose solution is elsewhere, is never touched."""
+    own = course[1] / "own.py"
+    own.write_text("x = 1\n")
 
-    assert orphan in stale_stubs(*course)
-    write_stubs(*course)
-    assert not orphan.exists()
+    assert write_stubs(*course) == [course[1] / "double.py"]
+    assert own.read_text() == "x = 1\n"
 
 
 def test_one_bad_solution_changes_no_stub(course: tuple[Path, Path]) -> None:
@@ -324,7 +347,10 @@ def test_one_bad_solution_changes_no_stub(course: tuple[Path, Path]) -> None:
 
 def test_committed_stubs_are_current() -> None:
     """assignment/ is what reference/ gives; `make stubs` brings it up to date."""
+    problems = {solution.parent.name for solution in SOLUTIONS}
+
     assert stale_stubs(ROOT / "reference", ROOT / "assignment") == []
+    assert {path.stem for path in (ROOT / "assignment").glob("*.py")} == problems
 
 
 @pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.parent.name)
