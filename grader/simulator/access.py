@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,35 @@ class Access:
         """Entries of the active lanes, in order."""
         return array.reshape(-1) if self.mask is None else array[self.mask]
 
-    def lanes(self) -> tuple[Array, Array]:
-        """Element and program of each active lane; a row that stands for many counts once."""
+    @functools.cached_property
+    def elements(self) -> Array:
+        """Element of each active lane; a row that stands for many programs counts once."""
+        return self.flat(self.index)
+
+    @functools.cached_property
+    def programs(self) -> Array:
+        """Program of each active lane."""
         ids = self.run.ids if self.index.shape[0] > 1 else self.run.ids[:1]
         column = ids.reshape((-1,) + (1,) * (self.index.ndim - 1))
-        return self.flat(self.index), self.flat(np.broadcast_to(column, self.index.shape))
+        return self.flat(np.broadcast_to(column, self.index.shape))
+
+    @functools.cached_property
+    def span(self) -> slice | None:
+        """The active lanes as one run of ascending elements, if that is what they are.
+
+        Most accesses of elementwise and row kernels are, and a slice is many times faster.
+        """
+        element = self.elements
+        if not element.size or element[-1] - element[0] != element.size - 1:
+            return None
+        if (element[1:] - element[:-1] != 1).any():
+            return None
+        return slice(int(element[0]), int(element[-1]) + 1)
+
+    @property
+    def where(self) -> Array | slice:
+        """What to index the buffer with."""
+        return self.elements if self.span is None else self.span
 
     def each_program(self) -> None:
         """Write out a row that stands for all programs."""
@@ -123,6 +148,14 @@ class Access:
             self.values = [np.broadcast_to(v, shape) for v in self.values]
             self.times = 1
 
+    @property
+    def lanes_each(self) -> Array:
+        """Active lanes of each row."""
+        rows = self.index.shape[0]
+        if self.mask is None:
+            return np.full(rows, self.index.size // rows)
+        return np.count_nonzero(self.mask.reshape(rows, -1), axis=1)
+
     def count(self) -> int:
         """Count this access's traffic and return its active lanes."""
         lanes = self.index.size if self.mask is None else int(np.count_nonzero(self.mask))
@@ -132,9 +165,11 @@ class Access:
         if self.kind not in {"load", "store"}:
             self.run.add_traffic(self.argument.name, 0, 0, n, 0, 0, 0, 0)
             return n
-        sectors = self.times * counts.count_sectors(
-            self.index, self.mask, size, self.buffer.address
-        )
+        if self.span is None:
+            sectors = counts.count_sectors(self.index, self.mask, size, self.buffer.address)
+        else:
+            sectors = counts.count_run(self.span.start, self.lanes_each, size, self.buffer.address)
+        sectors *= self.times
         if self.kind == "load":
             self.run.add_traffic(self.argument.name, n, 0, 0, n * size, 0, sectors, 0)
         else:
@@ -146,7 +181,7 @@ class Access:
         launch = self.run.launch
         if self.buffer.address not in launch.tracked:
             return
-        element, program = self.lanes()
+        element, program = self.elements, self.programs
         if values is None:
             values = np.zeros(element.size, self.buffer.raw.dtype)
         if self.times > 1:
@@ -204,7 +239,9 @@ def _garbage(t: dtype) -> Any:
 
 
 def _check_written(access: Access, written: Array) -> None:
-    element, program = access.lanes()
+    if access.inside is None and written[access.where].all():
+        return
+    element, program = access.elements, access.programs
     if access.inside is not None:
         keep = access.flat(access.inside)
         element, program = element[keep], program[keep]
@@ -237,36 +274,38 @@ def store(pointer: Any, value: Any, mask: Any) -> None:
         return
     buffer = access.buffer
     buffer.begin_write(access.run.launch)
-    element, program = access.lanes()
     new = access.flat(access.values[0]).astype(buffer.raw.dtype, copy=False)
     if access.run.launch.checked:
         if buffer.address in access.run.launch.tracked:
             access.track("write", new)
         else:
-            _note_writer(access, element, program)
+            _note_writer(access)
     buffer.was_written = True
-    write(access, element, new)
+    write(access, new)
 
 
-def _note_writer(access: Access, element: Array, program: Array) -> None:
+def _note_writer(access: Access) -> None:
     """Remember the last writer of each element; a second one puts the buffer under suspicion."""
-    buffer, current = access.buffer, access.run
-    writer = buffer.writer
+    buffer, current, where = access.buffer, access.run, access.where
+    writer, program = buffer.writer, access.programs
     if writer is None:
         return
-    before = writer[element]
-    current.save(writer, element)
-    writer[element] = program
-    overlap = access.times > 1 or (writer[element] != program).any()
-    if overlap or ((before >= 0) & (before != program)).any():
+    current.save(writer, where)
+    second = access.times > 1
+    if buffer.was_written:
+        before = writer[where]
+        second = second or bool(((before >= 0) & (before != program)).any())
+    writer[where] = program
+    # an ascending run has no element twice
+    if second or (access.span is None and (writer[where] != program).any()):
         current.launch.suspects.add(buffer.address)
 
 
-def write(access: Access, element: Array, new: Array) -> None:
-    """Write elements of the buffer so that the pass can be undone."""
-    buffer = access.buffer
-    access.run.save(buffer.raw, element)
-    buffer.raw[element] = new
+def write(access: Access, new: Array) -> None:
+    """Write the active lanes so that the pass can be undone."""
+    buffer, where = access.buffer, access.where
+    access.run.save(buffer.raw, where)
+    buffer.raw[where] = new
     if buffer.written is not None:
-        access.run.save(buffer.written, element)
-        buffer.written[element] = True
+        access.run.save(buffer.written, where)
+        buffer.written[where] = True

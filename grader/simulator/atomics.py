@@ -34,7 +34,7 @@ def atomic(
     buffer, t = access.buffer, access.buffer.dtype
     buffer.had_atomics = True
     buffer.begin_write(access.run.launch)
-    element, program = access.lanes()
+    element, program = access.elements, access.programs
     access.track("atomic")
     if t.is_int() and plain(sem) != "relaxed":
         access.run.synchronise(buffer.address, element, program, access.run.tick(element.size))

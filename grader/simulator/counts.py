@@ -27,10 +27,24 @@ def count_sectors(index: Array, mask: Array | None, itemsize: int, address: int)
     if mask is not None:
         return _count_masked(sector[0], mask, sector[1])
     rows = sector[0].reshape(index.shape[0], -1)
-    steps = np.diff(rows, axis=1)
-    if (steps < 0).any():
-        steps = np.diff(np.sort(rows, axis=1), axis=1)
-    return rows.shape[0] + int(np.count_nonzero(steps))
+    if (rows[:, 1:] < rows[:, :-1]).any():
+        rows = np.sort(rows, axis=1)
+    return rows.shape[0] + int(np.count_nonzero(rows[:, 1:] != rows[:, :-1]))
+
+
+def count_run(first: int, lanes: Array, itemsize: int, address: int) -> int:
+    """Count sectors of programs that touch one ascending run of elements, one after the other.
+
+    Args:
+        first: Element the first program starts at.
+        lanes: Shape (programs,), how many elements each one touches.
+        itemsize: Bytes an element has on the GPU.
+        address: Byte address of element 0.
+    """
+    ends = first + np.cumsum(lanes)
+    start = (ends - lanes) * itemsize + address % SECTOR_BYTES
+    last = ends * itemsize - 1 + address % SECTOR_BYTES
+    return int(((last >> 5) - (start >> 5) + 1)[lanes > 0].sum())
 
 
 def _slowest_axis_last(index: Array, itemsize: int, offset: int) -> tuple[Array, list[int]]:
@@ -58,7 +72,6 @@ def _count_masked(sector: Array, mask: Array, order: list[int]) -> int:
     flat = rows[active]
     if not flat.size:
         return 0
-    steps = np.diff(flat)
-    if (steps < 0).any():
-        steps = np.diff(np.sort(flat))
-    return 1 + int(np.count_nonzero(steps))
+    if (flat[1:] < flat[:-1]).any():
+        flat = np.sort(flat)
+    return 1 + int(np.count_nonzero(flat[1:] != flat[:-1]))

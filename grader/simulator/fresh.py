@@ -5,12 +5,15 @@ A mark lives on the storage, so views, detached tensors and what autograd unpack
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+
+from grader.simulator.dtypes import FROM_TORCH, Array
 
 _UNWRITTEN = "_kernelgrade_unwritten"
 _DECLARED = "_kernelgrade_declared"
@@ -41,6 +44,16 @@ def declared_name(tensor: torch.Tensor) -> str:
     return declared_or_none(tensor) or _Default.name
 
 
+def elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> Array:
+    """The elements of a storage, in place."""
+    n_bytes = storage.nbytes() // element.itemsize * element.itemsize
+    if not n_bytes:
+        return np.zeros(0, element)
+    memory: Any = (ctypes.c_char * n_bytes).from_address(storage.data_ptr())
+    found: Array = np.frombuffer(memory, dtype=element)
+    return found
+
+
 class Mark:
     """Written-map of one storage from torch.empty, valid while torch itself has not written."""
 
@@ -55,9 +68,10 @@ def mark_unwritten(tensor: torch.Tensor) -> None:
     """Note that nobody wrote this tensor yet, and poison it with NaN."""
     if tensor.device.type != "cpu" or not tensor.numel():
         return
-    if tensor.is_floating_point():
-        tensor.detach().fill_(float("nan"))
     storage = tensor.untyped_storage()
+    if tensor.is_floating_point() and tensor.dtype in FROM_TORCH:
+        # not fill_, whose threads cost milliseconds on a busy machine
+        elements(storage, FROM_TORCH[tensor.dtype].storage).fill(np.nan)
     version = tensor._version  # noqa: SLF001 - the only way to see that torch wrote
     setattr(storage, _UNWRITTEN, Mark(version, storage.nbytes() // tensor.element_size()))
 

@@ -6,9 +6,7 @@ another, and nothing is ever dereferenced.
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +29,7 @@ class Buffer:
         storage = tensor.untyped_storage()
         self.address = storage.data_ptr()
         self.dtype = declared
-        self.raw = _elements(storage, FROM_TORCH[tensor.dtype].storage)
+        self.raw = fresh.elements(storage, FROM_TORCH[tensor.dtype].storage)
         self.mark = fresh.mark_of(tensor, storage, self.raw.size)
         self.written = None if self.mark is None else self.mark.written
         self.was_read = self.was_written = self.had_atomics = False
@@ -53,15 +51,6 @@ class Buffer:
                 self.written[:] = self._before[1]
         self._before = self.writer = None
         self.was_read = self.was_written = self.had_atomics = False
-
-
-def _elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> Array:
-    n_bytes = storage.nbytes() // element.itemsize * element.itemsize
-    if not n_bytes:
-        return np.zeros(0, element)
-    memory: Any = (ctypes.c_char * n_bytes).from_address(storage.data_ptr())
-    elements: Array = np.frombuffer(memory, dtype=element)
-    return elements
 
 
 class Argument:

@@ -88,15 +88,16 @@ class Run:
         self.lineage = lineage
         self.program_ids: dict[int, Array] = {}
         self.spins: Counter[Place] = Counter()
-        self._journal: list[tuple[Array, Array, Array]] = []
+        self._journal: list[tuple[Array, Array | slice, Array]] = []
         self._findings: list[Finding] = []
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._touches: list[tuple[int, Touch]] = []
         self._syncs: list[tuple[int, Array, Array, Array]] = []
 
-    def save(self, array: Array, index: Array) -> None:
+    def save(self, array: Array, index: Array | slice) -> None:
         """Remember elements about to be overwritten."""
-        self._journal.append((array, index, array[index]))
+        old = array[index]
+        self._journal.append((array, index, old.copy() if isinstance(index, slice) else old))
 
     def roll_back(self) -> None:
         """Undo everything this pass wrote."""
