@@ -154,7 +154,8 @@ class Access:
         rows = self.index.shape[0]
         if self.mask is None:
             return np.full(rows, self.index.size // rows)
-        return np.count_nonzero(self.mask.reshape(rows, -1), axis=1)
+        lanes: Array = np.count_nonzero(self.mask.reshape(rows, -1), axis=1)
+        return lanes
 
     def count(self) -> int:
         """Count this access's traffic and return its active lanes."""

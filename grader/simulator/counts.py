@@ -58,7 +58,11 @@ def _slowest_axis_last(index: Array, itemsize: int, offset: int) -> tuple[Array,
                 at = tuple(int(axis == d) for d in range(index.ndim))
                 step[axis] = abs(int(index[at]) - origin)
         order = [0, *sorted(range(1, index.ndim), key=lambda d: -step[d])]
-    return (index.transpose(order) * itemsize + offset) >> 5, order
+    elements_per_sector_log2 = (SECTOR_BYTES // itemsize).bit_length() - 1
+    shifted = index.transpose(order)
+    # torch aligns to 64 bytes, so nearly always there is nothing to add
+    shifted = shifted + offset // itemsize if offset else shifted
+    return shifted >> elements_per_sector_log2, order
 
 
 def _count_masked(sector: Array, mask: Array, order: list[int]) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from grader.simulator.dtypes import FROM_TORCH, Array
+from grader.simulator.dynamo import hide_from_dynamo
 
 _UNWRITTEN = "_kernelgrade_unwritten"
 _DECLARED = "_kernelgrade_declared"
@@ -64,6 +65,7 @@ class Mark:
         self.last_writer: tuple[str, tuple[str, int]] | None = None
 
 
+@hide_from_dynamo
 def mark_unwritten(tensor: torch.Tensor) -> None:
     """Note that nobody wrote this tensor yet, and poison it with NaN."""
     if tensor.device.type != "cpu" or not tensor.numel():

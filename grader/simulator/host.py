@@ -8,6 +8,7 @@ it as a real one would. Not covered: CUDA graphs, memory statistics, cuda genera
 from __future__ import annotations
 
 import contextlib
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -218,6 +219,12 @@ _PROPERTIES = types.SimpleNamespace(
 )
 
 
+def _asked_by_torch() -> bool:
+    """Whether torch itself wants to know: it would go on to use a GPU that is not there."""
+    asker = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
+    return asker.partition(".")[0] == "torch"
+
+
 def _cuda_functions() -> dict[str, Any]:
     """What torch.cuda answers on a machine with one A100 (the GPU of the course notes)."""
     stream = _Stream()
@@ -226,10 +233,10 @@ def _cuda_functions() -> dict[str, Any]:
         pass
 
     return {
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
+        "is_available": lambda: not _asked_by_torch(),
+        "is_initialized": lambda: not _asked_by_torch(),
         "init": nothing,
-        "device_count": lambda: 1,
+        "device_count": lambda: 0 if _asked_by_torch() else 1,
         "current_device": lambda: 0,
         "set_device": nothing,
         "synchronize": nothing,

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from grader.simulator import creation, debug, mathematics, run, syntax
 from grader.simulator import launch as launching
+from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
 from grader.simulator.run import LaunchState
 from grader.simulator.values import Value, constexpr, plain
@@ -78,7 +79,7 @@ class JITFunction:
         return inspect.getsource(self.fn)
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+        return lambda *args, **kwargs: _launch(self, grid, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call from inside another kernel.
@@ -142,6 +143,12 @@ class JITFunction:
         )
 
 
+@hide_from_dynamo
+def _launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Launch a kernel; torch.compile sees one call that it cannot trace."""
+    kernel.run(*args, grid=grid, **kwargs)
+
+
 class Config:
     """One choice of constants for @triton.autotune."""
 
@@ -183,7 +190,7 @@ class _Chooser:
         self.__module__ = fn.__module__
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+        return lambda *args, **kwargs: _launch(self, grid, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)

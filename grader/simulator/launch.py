@@ -12,7 +12,7 @@ import torch
 
 from grader.simulator import dtypes, host_marks, races, run
 from grader.simulator.dtypes import Array, dtype, pointer_type
-from grader.simulator.errors import DeadlockError, source_line
+from grader.simulator.errors import DeadlockError, explained, source_line
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
@@ -175,12 +175,12 @@ def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run
     except (Split, Blocked):
         attempt.roll_back()
         raise
-    except BaseException as error:
+    except Exception as error:
         attempt.keep_log()
-        if attempt.n == 1:
-            program = tuple(int(c) for c in attempt.coordinates[:, 0])
-            error.add_note(f"in program {program} of {attempt.launch.kernel}")
-        raise
+        meaning = explained(error)
+        if meaning is error:
+            raise
+        raise meaning from error
     finally:
         run.set_current(None)
 

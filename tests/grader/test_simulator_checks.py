@@ -7,10 +7,11 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from grader.simulator import DeadlockError, Finding, load_module, recording
+from grader.simulator import DeadlockError, Finding, counts, load_module, recording
 
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
 Load = Callable[[str], types.ModuleType]
@@ -397,3 +398,40 @@ def test_findings_repeat_as_a_count(load: Load) -> None:
 
     (finding,) = log.findings
     assert finding.count == 27
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+@pytest.mark.parametrize("address", [0, 8, 64])
+def test_sectors_equal_brute_force(itemsize: int, address: int) -> None:
+    """Any pattern of lanes: distinct 32-byte pieces per program, summed."""
+    rng = np.random.default_rng(itemsize + address)
+    rows, cols = np.arange(4)[:, None], np.arange(8)[None, :]
+    patterns = [
+        rng.integers(0, 300, (5, 4, 8)),
+        rng.integers(0, 300, (5, 16)),
+        rng.integers(0, 3, (5, 1, 1)) * 7 + rows * 33 + cols,
+        rng.integers(0, 3, (5, 1, 1)) * 7 + rows + cols * 50,
+        np.zeros((1, 8), np.int64),
+        np.arange(5)[:, None] * 16 + np.arange(16),
+    ]
+    for index in patterns:
+        for mask in (None, rng.random(index.shape) < 0.5, np.zeros(index.shape, np.bool_)):
+            lanes = np.ones(index.shape, np.bool_) if mask is None else mask
+            want = sum(
+                len({(address + int(i) * itemsize) // 32 for i in row[active]})
+                for row, active in zip(index, lanes, strict=True)
+            )
+            assert counts.count_sectors(index, mask, itemsize, address) == want
+
+
+@pytest.mark.parametrize("address", [0, 16])
+def test_sectors_of_a_run_equal_brute_force(address: int) -> None:
+    """Programs that touch one ascending run, some of them nothing."""
+    lanes = np.array([5, 0, 16, 8, 1, 0, 3])
+    ends = 11 + np.cumsum(lanes)
+    want = sum(
+        len({(address + i * 4) // 32 for i in range(end - n, end)})
+        for end, n in zip(ends.tolist(), lanes.tolist(), strict=True)
+    )
+
+    assert counts.count_run(11, lanes, 4, address) == want

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from grader.simulator import load_module
+from grader.simulator import load_module, recording
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -105,3 +106,30 @@ def test_a_missing_file(tmp_path: Path) -> None:
     """Python's own error."""
     with pytest.raises(FileNotFoundError):
         load_module(tmp_path / "nothing.py", name="nothing")
+
+
+def test_a_compiled_function_may_launch_kernels(tmp_path: Path) -> None:
+    """torch.compile breaks the graph at the launch and does not look inside."""
+    path = write(
+        tmp_path,
+        submission=(
+            "import torch, triton, triton.language as tl\n"
+            "@triton.jit\n"
+            "def kernel(x_ptr, out_ptr):\n"
+            "    i = tl.arange(0, 8)\n"
+            "    tl.store(out_ptr + i, tl.load(x_ptr + i) + 1)\n"
+            "def call(x):\n"
+            "    out = torch.empty_like(x)\n"
+            "    kernel[(1,)](x * 2, out)\n"
+            "    return out * 3\n"
+        ),
+    )
+    module = load_module(path, name="submission_compiled")
+    compiled: Callable[..., torch.Tensor] = torch.compile(module.call, backend="eager")
+
+    with recording() as log:
+        out = compiled(torch.ones(8))
+
+    assert out.tolist() == [9.0] * 8
+    assert log.findings == []
+    assert len(log.launches) == 1

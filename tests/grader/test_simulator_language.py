@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from grader.simulator import CompilationError, UnsupportedError, load_module, recording
+from grader.simulator import CompilationError, UnsupportedError, access, load_module, recording
 
 HEADER = """\
 import torch
@@ -414,6 +414,8 @@ def test_atomics(load: Load) -> None:
 
 
 REFUSED = {
+    "power": ("tl.arange(0, 8) ** 2", "TypeError"),
+    "misspelt name": ("tl.arange(0, BLOCK)", "NameError"),
     "arange": ("tl.arange(0, 100)", "power of 2"),
     "arange of a run-time size": ("tl.arange(0, n)", "constexpr"),
     "shapes": ("tl.arange(0, 8) + tl.arange(0, 16)", r"\(8,\) and \(16,\)"),
@@ -534,6 +536,21 @@ def test_missing_names_say_what_to_use(load: Load) -> None:
         module.measure()
     with pytest.raises(UnsupportedError, match="compiler"):
         module.kernel.warmup(torch.zeros(8), grid=(1,))
+
+
+def test_a_failure_of_the_simulator_is_not_the_students(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error from below the kernel's own line is something the simulator cannot do."""
+
+    def fails(*_args: object) -> None:
+        raise ValueError("deep inside")
+
+    module = load("@triton.jit\ndef kernel(x_ptr):\n    tl.store(x_ptr, 1.0)\n")
+    monkeypatch.setattr(access, "Access", fails)
+
+    with pytest.raises(UnsupportedError, match=r"submission\.py:7: .*deep inside"):
+        module.kernel[(1,)](torch.zeros(8))
 
 
 def test_errors_inside_a_kernel_show_the_students_line(load: Load, tmp_path: Path) -> None:
