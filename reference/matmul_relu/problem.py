@@ -39,7 +39,8 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
     """Draw ``a``, shape (M, K), and ``b``, shape (K, N), from N(0, 1).
 
     Rows of a are drawn again until no element of a @ b is so close to 0 that rounding decides
-    whether the ReLU lets it pass, which would make a right gradient look wrong.
+    whether the ReLU lets it pass, which would make a right gradient look wrong. A product of two
+    single numbers is positive, since a lone 0 would be what a kernel that does nothing returns.
     """
     m, n, k = (case.dims[axis] for axis in "MNK")
     dtype = getattr(torch, case.dtype)
@@ -49,6 +50,8 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
         return torch.randn(rows, cols, generator=rng).to(dtype)
 
     a, b = draw(m, k), draw(k, n)
+    if m * n * k == 1:
+        return {"a": a.abs() + 0.5, "b": b.abs() + 0.5}
     if case.layout == "expanded":
         # the layout repeats row 0, so the margin must hold for the repeated rows
         a, b = a[:1].expand(m, k).clone(), b[:1].expand(k, n).clone()
@@ -58,9 +61,6 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
     while True:
         z = a.double() @ b.double()
         bad = (z.abs() < margin).any(dim=1)
-        if m * n <= SMALLEST_TILE:
-            # so few outputs could all be 0
-            bad |= ~(z > 0).any(dim=1)
         if not bad.any():
             return {"a": a, "b": b}
         a[bad] = draw(int(bad.sum()), k)
@@ -78,7 +78,7 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
     one product:
 
     - float32 by TF32: both factors are rounded to 10 bits, 4e-4 a product; 5 standard deviations
-      times 5 are 1e-2.
+      times 6 are 1.2e-2.
     - float32 by IEEE arithmetic (case "ieee"): accumulation at 2**-24 a step; 1e-5 leaves TF32 far
       outside.
     - float16, bfloat16: products are exact and accumulated in float32; 2e-4 leaves a float16
@@ -87,7 +87,7 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
     length = case.dims[{"y": "K", "grad:a": "N", "grad:b": "M"}[output]]
     if case.dtype == "float32":
         ieee = isinstance(case, Case) and case.variant == "ieee"
-        a_product, rtol = (1e-5, 2e-6) if ieee else (1e-2, 2e-6)
+        a_product, rtol = (1e-5, 2e-6) if ieee else (1.2e-2, 2e-6)
     else:
         a_product = 2e-4
         rtol = {"float16": 8 * 2.0**-11, "bfloat16": 8 * 2.0**-8}[case.dtype]
@@ -160,7 +160,12 @@ def _benchmark(m: int, n: int, k: int, dtype: Dtype) -> BenchmarkCase:
 
 CASES = (
     Case({"M": 64, "N": 64, "K": 64}, "float32", why="whole tiles: nothing to mask"),
-    Case({"M": 1, "N": 1, "K": 1}, "float32", why="one product of two numbers in a tile"),
+    Case(
+        {"M": 1, "N": 1, "K": 1},
+        "float32",
+        grad_layout="expanded",
+        why="one product of two numbers in a tile",
+    ),
     Case(
         {"M": 67, "N": 45, "K": 83},
         "float32",
