@@ -192,7 +192,7 @@ class Access:
             kind,
             element,
             program,
-            self.run.tick(element.size),
+            int(self.run.tick(1)[0]),
             values,
             self.argument,
             run.here(),

@@ -93,6 +93,32 @@ _FACTORIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.n
 _FACTORIES |= {torch.Tensor.new_empty_strided, torch.empty_permuted}
 
 
+def _forget(written: Any) -> None:
+    """Torch writes this tensor."""
+    if isinstance(written, torch.Tensor) and hasattr(written.untyped_storage(), _UNWRITTEN):
+        delattr(written.untyped_storage(), _UNWRITTEN)
+
+
+# in place, but no element changes
+_WRITES_NOTHING = {"requires_grad_", "detach_", "share_memory_", "t_", "transpose_", "squeeze_"}
+_WRITES_NOTHING |= {"unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "resize_"}
+_WRITING = {
+    "__setitem__",
+    "__iadd__",
+    "__isub__",
+    "__imul__",
+    "__itruediv__",
+    "__ior__",
+    "__iand__",
+}
+
+
+def _writes(name: str) -> bool:
+    """Whether a function of torch, by its name, changes its first argument."""
+    in_place = name.endswith("_") and not name.endswith("__") and name not in _WRITES_NOTHING
+    return in_place or name in _WRITING
+
+
 class WatchFresh(TorchFunctionMode):
     """While active, results of torch.empty and its kin count as unwritten."""
 
@@ -105,6 +131,10 @@ class WatchFresh(TorchFunctionMode):
     ) -> Any:
         """Mark what the factories return."""
         made = func(*args, **(kwargs or {}))
+        if _writes(getattr(func, "__name__", "")):
+            # also through x.data, whose version torch counts apart
+            with torch._C.DisableTorchFunction():  # noqa: SLF001 - has no public name
+                _forget(args[0] if args else None)
         if func in _FACTORIES and isinstance(made, torch.Tensor):
             with torch._C.DisableTorchFunction():  # noqa: SLF001 - has no public name
                 mark_unwritten(made)

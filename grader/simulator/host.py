@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
 
-from grader.simulator import host_marks
+from grader.simulator import host_marks, modes
 
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
 _INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
@@ -29,7 +29,7 @@ def pretend_gpu() -> Iterator[None]:
     """Let host code in this block believe that there is one CUDA device."""
     host_marks.start_pretending()
     try:
-        with mock.patch.multiple(torch.cuda, **_cuda_functions()), _Pretend():
+        with mock.patch.multiple(torch.cuda, **_cuda_functions()), modes.entered(_Pretend()):
             yield
     finally:
         host_marks.stop_pretending()

@@ -142,7 +142,7 @@ def _run_all(
     function: Callable[..., Any], cooked: dict[str, Any], state: LaunchState, coordinates: Array
 ) -> None:
     n_programs = coordinates.shape[1]
-    queue: deque[Group] = deque([(np.arange(n_programs), Counter())])
+    queue: deque[Group] = deque([(np.arange(n_programs, dtype=np.int32), Counter())])
     chunk, n_blocked = n_programs, 0
     with np.errstate(all="ignore"):
         while queue:

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
 
-from grader.simulator import dtypes, fresh
+from grader.simulator import dtypes, fresh, modes
 
 _LIFTED = {torch.float16, torch.bfloat16, torch.float32}
 _CASTS = {
@@ -58,7 +58,7 @@ def lifted(default: str = "float32") -> Iterator[None]:
     fresh.set_default(default)
     dtypes.set_lifted(on=True)
     try:
-        with _Lift():
+        with modes.entered(_Lift()):
             yield
     finally:
         dtypes.set_lifted(on=False)

@@ -47,7 +47,7 @@ def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
     findings: list[Finding] = []
     order = _Order(launch)
     for touches in launch.touches.values():
-        history = _history(touches)
+        history = _history(touches, _shared_elements(touches))
         first, second = _conflicts(history)
         if order.exists:
             unordered = order.missing(history, first, second)
@@ -57,18 +57,34 @@ def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
     return findings
 
 
-def _history(touches: list[Touch]) -> _History:
-    element = np.concatenate([t.element for t in touches])
-    clock = np.concatenate([t.clock for t in touches])
+def _shared_elements(touches: list[Touch]) -> Array:
+    """Per element, whether two programs touch it; all others cannot race, and need no memory."""
+    size = max(int(t.element.max(initial=-1)) for t in touches) + 1
+    owner = np.full(size, -1, np.int32)
+    shared = np.zeros(size, np.bool_)
+    for touch in touches:
+        before = owner[touch.element]
+        owner[touch.element] = touch.program
+        differs = ((before >= 0) & (before != touch.program)) | (
+            owner[touch.element] != touch.program
+        )
+        shared[touch.element[differs]] = True
+    return shared
+
+
+def _history(touches: list[Touch], shared: Array) -> _History:
+    kept = [shared[t.element] for t in touches]
+    element = np.concatenate([t.element[k] for t, k in zip(touches, kept, strict=True)])
+    n = [int(np.count_nonzero(k)) for k in kept]
+    clock = np.repeat([t.clock for t in touches], n)
     order = np.lexsort((clock, element))
-    n = [t.element.size for t in touches]
     return _History(
         element[order],
-        np.concatenate([t.program for t in touches])[order],
+        np.concatenate([t.program[k] for t, k in zip(touches, kept, strict=True)])[order],
         np.repeat([_KINDS.index(t.kind) for t in touches], n)[order],
         clock[order],
         np.repeat(np.arange(len(touches)), n)[order],
-        np.concatenate([t.values for t in touches])[order],
+        np.concatenate([t.values[k] for t, k in zip(touches, kept, strict=True)])[order],
     )
 
 
@@ -79,6 +95,8 @@ def _conflicts(history: _History) -> tuple[Array, Array]:
     nearest one itself, or is ordered through it.
     """
     n = history.element.size
+    if not n:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     position = np.arange(n)
     new_element = np.ones(n, np.bool_)
     new_element[1:] = history.element[1:] != history.element[:-1]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from grader.simulator import fresh, log
+from grader.simulator import fresh, log, modes
 from grader.simulator.errors import source_line
 
 
@@ -66,5 +66,5 @@ def recording() -> Iterator[Log]:
     and launches are faster.
     """
     recorded = Log()
-    with log.collecting(recorded), fresh.WatchFresh():
+    with log.collecting(recorded), modes.entered(fresh.WatchFresh()):
         yield recorded

@@ -44,12 +44,12 @@ class Blocked(Exception):  # noqa: N818 - control flow, not an error
 
 @dataclass(frozen=True)
 class Touch:
-    """One access to a buffer under suspicion: lanes in order, their programs and when."""
+    """One access to a buffer under suspicion: element and program of each lane, and when."""
 
     kind: str  # "read", "write" or "atomic"
     element: Array
     program: Array
-    clock: Array
+    clock: int
     values: Array  # what a write writes
     argument: Any
     place: tuple[str, int]

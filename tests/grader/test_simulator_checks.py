@@ -164,7 +164,7 @@ def test_reading_what_nobody_wrote(load: Load) -> None:
 
     with recording() as log:
         scratch = module.call(torch.ones(8), 6)
-        module.call(scratch, 8)
+        module.call(scratch[None].view(8).requires_grad_(), 8)
 
     (finding,) = log.findings
     assert finding.kind == "uninitialised_read"
@@ -180,6 +180,9 @@ def test_memory_that_torch_wrote_is_written(load: Load) -> None:
         scratch[0].zero_()
         module.call(scratch[1], 8)
         module.call(torch.empty(8).fill_(1.0), 8)
+        scratch = torch.empty(8)
+        scratch.data[3:].zero_()
+        module.call(scratch, 8)
 
     assert log.findings == []
 

@@ -64,6 +64,9 @@ class GeLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         (x,) = ctx.saved_tensors
+        assert dy.is_cuda and x.device.type == "cuda"
+        assert x.dtype in (torch.float16, torch.float32)
+        assert torch.empty(1, device="cuda", dtype=torch.float16).dtype == torch.float16
         dx = torch.empty_like(x, memory_format=torch.contiguous_format)
         grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK_SIZE"]),)
         gelu_backward_kernel[grid](
@@ -295,3 +298,17 @@ def test_a_tensor_made_without_a_device_is_refused(kernels: types.ModuleType) ->
         assert x.cuda().is_cuda
         with pytest.raises(ValueError, match=r"x_ptr .*device=x\.device"):
             kernels.softmax_kernel[(1,)](x, x, 8, 8)
+
+
+def test_the_gpu_is_there_in_backward_too(kernels: types.ModuleType) -> None:
+    """Torch switches function modes off around autograd; the student's backward must not notice."""
+    x = torch.randn(100).requires_grad_()
+
+    with pretend_gpu(), recording() as log:
+        kernels.gelu(x).sum().backward()
+
+    (want,) = torch.autograd.grad(torch.nn.functional.gelu(x, approximate="tanh").sum(), x)
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, want)
+    assert [launch.kernel for launch in log.launches] == ["gelu_kernel", "gelu_backward_kernel"]
+    assert log.findings == []
