@@ -127,7 +127,7 @@ class Grading:
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":
             return ""
-        path = self.taken.card.path
+        path = str(self.request.path)
         submission = "" if path == "assignment" else f"SUBMISSION={path} "
         return f'make grade {submission}ARGS="--problem {problem.name} --case {case.id}"'
 

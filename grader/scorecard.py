@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -92,6 +92,8 @@ class Check(Record):
 
 class TestResult(Record):
     """One test: one case in one group."""
+
+    __test__: ClassVar[bool] = False  # pytest takes any class named Test... for one of its own
 
     id: str
     """Such as ``forward[softmax-M63-N781-float32]``."""
