@@ -62,9 +62,9 @@ class Access:
         if given is None or given is True:
             return []
         value = value_of(given)
-        if not value.dtype.is_int():
-            refuse(f"a mask holds booleans, not {value.dtype}")
-        return [value.data if value.data.dtype == np.bool_ else value.data != 0]
+        if not value.dtype.is_bool():
+            refuse(f"a mask holds booleans (int1), not {value.dtype}; write a comparison")
+        return [value.data]
 
     def _check_bounds(self) -> Array | None:
         argument, index = self.argument, self.index

@@ -252,15 +252,29 @@ def _promote_integers(a: dtype, b: dtype, division: bool) -> dtype:
 
 
 def convert(x: Array, source: dtype, target: dtype) -> Array:
-    """Values of one type as another: round to nearest even, truncate to integers, wrap around."""
+    """Values of one type as another: round to nearest even, truncate to integers."""
     if source is target:
         return x
     if target.is_bool():
         return x.astype(np.bool_)
+    if source.is_floating() and target.is_int():
+        return _to_integer(x, target)
     y = x.astype(target.compute, copy=False)
     if not target.rounds or (source.rounds and _contains(target, source)):
         return y
     return target.round(y)
+
+
+def _to_integer(x: Array, target: dtype) -> Array:
+    """Truncate; out of range gives the nearest limit, and NaN gives 0, as cvt.rzi does."""
+    limits = np.iinfo(target.storage)
+    low, high = float(limits.min), float(limits.max)
+    if ((x > low) & (x < high)).all():
+        return x.astype(target.storage)
+    inside = np.where((x > low) & (x < high), x, 0).astype(target.storage)
+    return np.where(x <= low, limits.min, np.where(x >= high, limits.max, inside)).astype(
+        target.storage
+    )
 
 
 def _contains(target: dtype, source: dtype) -> bool:

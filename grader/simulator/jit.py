@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.simulator import creation, debug, mathematics, run, syntax
+from grader.simulator import boolean, creation, debug, mathematics, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
@@ -45,8 +45,11 @@ KERNEL_BUILTINS.update(
     min=_either(mathematics.minimum, builtins.min),
     max=_either(mathematics.maximum, builtins.max),
     print=debug.kernel_print,
-    abs=_either(mathematics.abs, builtins.abs),
+    **boolean.OPERATORS,
 )
+for _absent in ("abs", "sum", "round", "pow", "sorted", "any", "all", "divmod", "map", "filter"):
+    # not defined inside real kernels either
+    KERNEL_BUILTINS.pop(_absent, None)
 
 
 class JITFunction:
@@ -67,10 +70,11 @@ class JITFunction:
             if p.annotation is constexpr or "constexpr" in str(p.annotation)
         )
         self._was_checked = False
+        self._runnable = self.code
 
     @property
     def code(self) -> types.CodeType:
-        """The kernel's bytecode, which runs unmodified."""
+        """The kernel's bytecode."""
         return self.fn.__code__
 
     @property
@@ -102,10 +106,11 @@ class JITFunction:
             fn: Any = self.fn
             if not self._was_checked:
                 syntax.check(fn)
+                self._runnable = boolean.with_eager_operators(fn)
                 self._was_checked = True
             scope = {**fn.__globals__, "__builtins__": KERNEL_BUILTINS}
             made = types.FunctionType(
-                fn.__code__, scope, fn.__name__, fn.__defaults__, fn.__closure__
+                self._runnable, scope, fn.__name__, fn.__defaults__, fn.__closure__
             )
             made.__kwdefaults__ = fn.__kwdefaults__
             state.executables[self] = made

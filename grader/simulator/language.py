@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 from grader.simulator import (
@@ -84,27 +85,29 @@ _SHARED_MATH = {
     "abs": mathematics.abs,
     "fma": mathematics.fma,
     "fdiv": mathematics.fdiv,
-    "div_rn": mathematics.fdiv,
+    "div_rn": mathematics.binary("div_rn", np.divide),
     "umulhi": mathematics.umulhi,
 }
 
 
 def _libdevice_names() -> dict[str, Any]:
-    import numpy as np  # noqa: PLC0415 - for three functions only
 
     unary = {n: mathematics.unary(n, f) for n, f in mathematics.LIBDEVICE.items()}
-    predicates = {"isnan": np.isnan, "isinf": np.isinf, "finitef": np.isfinite}
+    binary: dict[str, Any] = {
+        "pow": np.power,
+        "atan2": np.arctan2,
+        "fmod": np.fmod,
+        "hypot": np.hypot,
+        "copysign": np.copysign,
+    }
+    predicates: dict[str, Any] = {"isnan": np.isnan, "isinf": np.isinf, "finitef": np.isfinite}
     return {
         **_SHARED_MATH,
         **unary,
-        **{n: mathematics.predicate(f) for n, f in predicates.items()},
-        "pow": mathematics.power,
+        **{n: mathematics.predicate(n, f) for n, f in predicates.items()},
+        **{n: mathematics.binary(n, f) for n, f in binary.items()},
         "max": mathematics.maximum,
         "min": mathematics.minimum,
-        "atan2": lambda y, x: values.arithmetic(np.arctan2, y, x),
-        "fmod": lambda x, y: values.arithmetic(np.fmod, x, y),
-        "hypot": lambda x, y: values.arithmetic(np.hypot, x, y),
-        "copysign": lambda x, y: values.arithmetic(np.copysign, x, y),
     }
 
 
@@ -137,7 +140,7 @@ def _language_names() -> dict[str, Any]:
             """abs softmax maximum minimum PropagateNan clamp fma mul fdiv umulhi cdiv swizzle2d
             where dot""",
         ),
-        "div_rn": mathematics.fdiv,
+        "div_rn": _SHARED_MATH["div_rn"],
         **_ELEMENTWISE,
         **{f"atomic_{operation}": _atomic(operation) for operation in operations},
         "atomic_cas": atomic_cas,

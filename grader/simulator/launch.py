@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import dtypes, host_marks, races, run
+from grader.simulator import dtypes, host_marks, races, run, values
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import DeadlockError, explained, source_line
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
@@ -126,7 +126,7 @@ def _cook(
         windows.append(window)
         return Value(np.array([window.base]), pointer_type(window.buffer.dtype), window)
     if constant or given is None or isinstance(given, str | dtype):
-        return plain(given)
+        return values.constant(given)
     if isinstance(given, tuple | list):
         return tuple(
             _cook(f"{name}[{i}]", item, buffers, windows, constant=constant)

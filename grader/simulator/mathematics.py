@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from grader.simulator import dtypes, reductions
-from grader.simulator.creation import expand_dims, to_bool
-from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int32
+from grader.simulator.creation import cast, expand_dims, to_bool
+from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int1, int32
 from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.values import (
     Value,
@@ -95,12 +95,7 @@ def unary(name: str, function: Callable[[Array], Array]) -> Callable[..., Value]
     """A function of float32 or float64, under the name the student wrote."""
 
     def apply(x: Any, *_: Any, **__: Any) -> Value:
-        given = value_of(x)
-        if given.dtype is not float32 and given.dtype is not float64:
-            refuse(
-                f"tl.{name}: expected dtype fp32 or fp64 but got {given.dtype}; "
-                "cast with .to(tl.float32)"
-            )
+        given = _wide_float(name, x)
         return Value(function(given.data).astype(given.dtype.compute, copy=False), given.dtype)
 
     apply.__name__ = name
@@ -125,14 +120,22 @@ def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any 
     return divide(numerator, expand_dims(reductions.sum(numerator, axis), axis))
 
 
+def _comparable(x: Any) -> Value:
+    """As tl.maximum takes it: numbers are float32 or int32 values, bfloat16 becomes float32."""
+    value = value_of(x)
+    return cast(value, float32) if value.dtype is bfloat16 else value
+
+
 def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
     """The larger; a NaN loses unless ``propagate_nan``."""
-    return arithmetic(np.maximum if _propagates(propagate_nan) else np.fmax, x, y)
+    larger = np.maximum if _propagates(propagate_nan) else np.fmax
+    return arithmetic(larger, _comparable(x), _comparable(y))
 
 
 def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
     """The smaller; a NaN loses unless ``propagate_nan``."""
-    return arithmetic(np.minimum if _propagates(propagate_nan) else np.fmin, x, y)
+    smaller = np.minimum if _propagates(propagate_nan) else np.fmin
+    return arithmetic(smaller, _comparable(x), _comparable(y))
 
 
 class PropagateNan:
@@ -153,6 +156,8 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # no
 
 def fma(x: Any, y: Any, z: Any) -> Value:
     """``x * y + z``, rounded once for 16-bit floats, twice otherwise."""
+    if not value_of(x).dtype.is_floating():
+        refuse(f"tl.fma takes floats, not {value_of(x).dtype}")
     return add(arithmetic(np.multiply, x, y), z)
 
 
@@ -173,14 +178,28 @@ def umulhi(x: Any, y: Any) -> Value:
     return Value(high.astype(t.storage), t)
 
 
-def power(x: Any, y: Any) -> Value:
-    """libdevice.pow."""
-    return arithmetic(np.power, x, y)
+def binary(name: str, function: Callable[[Array, Array], Array]) -> Callable[[Any, Any], Value]:
+    """A function of two float32 or float64, under the name the student wrote."""
+
+    def apply(x: Any, y: Any) -> Value:
+        return arithmetic(function, _wide_float(name, x), y)
+
+    return apply
 
 
-def predicate(function: Callable[[Array], Array]) -> Callable[[Any], Value]:
-    """libdevice.isnan and its kin, which answer int32."""
-    return lambda x: Value(function(value_of(x).data).astype(np.int32), int32)
+def predicate(name: str, function: Callable[[Array], Array]) -> Callable[[Any], Value]:
+    """libdevice.isnan and its kin, which answer int1."""
+    return lambda x: Value(function(_wide_float(name, x).data), int1)
+
+
+def _wide_float(name: str, x: Any) -> Value:
+    given = value_of(x)
+    if given.dtype is not float32 and given.dtype is not float64:
+        refuse(
+            f"tl.{name}: expected dtype fp32 or fp64 but got {given.dtype}; "
+            "cast with .to(tl.float32)"
+        )
+    return given
 
 
 @member

@@ -10,7 +10,7 @@ import numpy as np
 
 from grader.simulator import dtypes
 from grader.simulator.creation import ravel
-from grader.simulator.dtypes import Array, dtype, float32, int32, uint32
+from grader.simulator.dtypes import Array, bfloat16, dtype, float32, int32, uint32
 from grader.simulator.errors import refuse
 from grader.simulator.values import Value, member, plain, result, value_of
 
@@ -37,14 +37,19 @@ def _reduce(reducer: _Reducer, x: Value, axis: Any, keep_dims: Any) -> Array:
 @member
 def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Value:  # noqa: A001, A002
     """Sum; small integers add up as int32, 16-bit floats as they are after each pairwise step."""
-    x, t = value_of(input), plain(dtype)
-    if t is None and x.dtype.is_int() and x.dtype.primitive_bitwidth < 32:  # noqa: PLR2004
-        t = int32 if x.dtype.is_int_signed() else uint32
-    t = t or x.dtype
+    x = value_of(input)
+    t = plain(dtype) or _sum_type(x.dtype)
     x = Value(dtypes.convert(x.data, x.dtype, t), t)
     if t.rounds:
         return _tree(lambda a, b: t.round(a + b), x, axis, keep_dims)
     return Value(_reduce(lambda d, **k: np.sum(d, dtype=d.dtype, **k), x, axis, keep_dims), t)
+
+
+def _sum_type(t: dtype) -> dtype:
+    """Integers below 32 bits add up in 32."""
+    if t.is_int() and t.primitive_bitwidth < 32:  # noqa: PLR2004
+        return int32 if t.is_int_signed() else uint32
+    return t
 
 
 def _tree(combine: Callable[[Array, Array], Array], x: Value, axis: Any, keep_dims: Any) -> Value:
@@ -66,11 +71,13 @@ def _widened(x: Value) -> Value:
     t: dtype = x.dtype
     if t.primitive_bitwidth >= 32:  # noqa: PLR2004 - comparisons happen in 32 bits
         return x
-    wide = float32 if t.is_floating() else int32 if t.is_int_signed() else uint32
+    wide = float32 if t.is_floating() else int32
     return Value(dtypes.convert(x.data, t, wide), wide)
 
 
-def _extreme(reducer: _Reducer, ignoring_nan: _Reducer, position: _Reducer) -> Callable[..., Any]:
+def _extreme(
+    reducer: _Reducer, ignoring_nan: _Reducer, position: _Reducer, worst: float
+) -> Callable[..., Any]:
     def reduce_to_extreme(
         input: Any,  # noqa: A002 - Triton's keyword
         axis: Any = None,
@@ -84,14 +91,16 @@ def _extreme(reducer: _Reducer, ignoring_nan: _Reducer, position: _Reducer) -> C
             found = _reduce(ignoring_nan, x, axis, keep_dims)
         if not plain(return_indices):
             return Value(found, x.dtype)
-        where = position(x.data, axis=_axis(x, axis), keepdims=bool(plain(keep_dims)))
+        # a NaN is never the extreme
+        data = np.where(np.isnan(x.data), worst, x.data) if x.dtype.is_floating() else x.data
+        where = position(data, axis=_axis(x, axis), keepdims=bool(plain(keep_dims)))
         return Value(found, x.dtype), Value(where.astype(np.int32), int32)
 
     return reduce_to_extreme
 
 
-max = _extreme(np.max, np.fmax.reduce, np.argmax)  # noqa: A001 - tl.max
-min = _extreme(np.min, np.fmin.reduce, np.argmin)  # noqa: A001 - tl.min
+max = _extreme(np.max, np.fmax.reduce, np.argmax, -np.inf)  # noqa: A001 - tl.max
+min = _extreme(np.min, np.fmin.reduce, np.argmin, np.inf)  # noqa: A001 - tl.min
 max.__name__, min.__name__ = "max", "min"
 member(max)
 member(min)
@@ -187,8 +196,9 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
 def _cumulative(accumulate: np.ufunc) -> Callable[..., Value]:
     def scan(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Value:  # noqa: A002
-        x, t = value_of(input), plain(dtype)
-        t = t or x.dtype
+        x = value_of(input)
+        # unlike tl.sum, a scan of bfloat16 is float32
+        t = plain(dtype) or (float32 if x.dtype is bfloat16 else _sum_type(x.dtype))
         along, data = _axis(x, axis), dtypes.convert(x.data, x.dtype, t)
         data = np.flip(data, along) if plain(reverse) else data
         data = accumulate.accumulate(data, axis=along, dtype=data.dtype)

@@ -58,6 +58,32 @@ class constexpr:  # noqa: N801 - tl.constexpr
         return self.value[plain(index)]
 
 
+class ConstantInt(int):
+    """An int given for a tl.constexpr parameter: it has ``.value`` as a constexpr does."""
+
+    @property
+    def value(self) -> int:
+        """The plain number."""
+        return int(self)
+
+
+class ConstantFloat(float):
+    """A float given for a tl.constexpr parameter."""
+
+    @property
+    def value(self) -> float:
+        """The plain number."""
+        return float(self)
+
+
+def constant(x: Any) -> Any:
+    """What a kernel sees of an argument for a tl.constexpr parameter."""
+    given = plain(x)
+    if type(given) is int:
+        return ConstantInt(given)
+    return ConstantFloat(given) if type(given) is float else given
+
+
 def plain(x: Any) -> Any:
     """The Python value of a constexpr, also inside tuples and lists; anything else as it is."""
     if isinstance(x, constexpr):
@@ -125,7 +151,7 @@ class Value:
         if self.data.ndim > 1 and self.numel != 1:
             refuse(
                 f"a block of shape {self.shape} has no single truth value or integer: use tl.where "
-                "instead of `if`, and &, | and ~ instead of and, or, not and chained comparisons"
+                "instead of `if`, and ~ instead of `not`"
             )
         if flat.size > 1 and not (flat == flat[0]).all():
             run.current().diverge(flat, self.cause)
@@ -139,7 +165,12 @@ class Value:
             refuse(f"an integer is needed here, not {self.dtype}")
         return int(self.scalar())
 
-    __int__ = __index__
+    def __int__(self) -> int:
+        return refuse("int() takes constants only; use .to(tl.int32)")
+
+    def __float__(self) -> float:
+        return refuse("float() takes constants only; use .to(tl.float32)")
+
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:

@@ -63,7 +63,6 @@ X = torch.linspace(-4, 4, 64)
         ("tl.sin(x) + tl.cos(x)", torch.sin(X) + torch.cos(X)),
         ("tl.math.erf(x)", torch.erf(X)),
         ("tl.abs(x)", X.abs()),
-        ("abs(x)", X.abs()),
         ("tl.floor(x) - tl.ceil(x)", X.floor() - X.ceil()),
         ("tl.sigmoid(x)", torch.sigmoid(X)),
         ("x.sigmoid()", torch.sigmoid(X)),
@@ -147,10 +146,23 @@ def test_casts_are_bit_equal_to_torch(load: Load, source: torch.dtype, target: t
         ("tl.program_id(0)", torch.float32, "int32"),
         ("tl.arange(0, 8)", torch.float32, "int32"),
         ("tl.where(x > 0, x, 0.0)", torch.float16, "fp16"),
+        ("tl.maximum(x, 0)", torch.float16, "fp16"),
+        ("tl.maximum(x, 0.0)", torch.float16, "fp32"),
+        ("tl.maximum(x, y)", torch.bfloat16, "fp32"),
+        ("tl.maximum(x, 0)", torch.int8, "int32"),
+        ("tl.sum(x)", torch.bfloat16, "bf16"),
+        ("tl.cumsum(x, 0)", torch.bfloat16, "fp32"),
+        ("tl.cumsum(x, 0)", torch.uint8, "uint32"),
+        ("tl.max(x)", torch.uint8, "int32"),
+        ("libdevice.isnan(x)", torch.float32, "int1"),
+        ("(x > 0) and (y > 0)", torch.float32, "int1"),
     ],
 )
 def test_types_of_results(load: Load, expression: str, dtype: torch.dtype, want: str) -> None:
-    """Triton's promotion: Python numbers yield, float arguments are float32, / has no 16 bits."""
+    """Triton's promotion: Python numbers yield, float arguments are float32, / has no 16 bits.
+
+    Each row was seen with Triton 3.6 on an H200.
+    """
     module = load(
         f"""
         @triton.jit
@@ -167,6 +179,60 @@ def test_types_of_results(load: Load, expression: str, dtype: torch.dtype, want:
 
 
 _NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+
+
+def test_floats_to_integers(load: Load) -> None:
+    """Truncation; NaN gives 0 and infinity the limit, as seen on an H200."""
+    x = torch.full((64,), 2.7)
+    x[:4] = torch.tensor([float("nan"), float("inf"), -float("inf"), -2.7])
+
+    got = elementwise(load, "x.to(tl.int32)", x, out=torch.int32)
+
+    assert got[:5].tolist() == [0, 2**31 - 1, -(2**31), -2, 2]
+
+
+def test_a_nan_is_never_the_argmax(load: Load) -> None:
+    """As seen on an H200."""
+    x = torch.zeros(64)
+    x[:3] = torch.tensor([float("nan"), 1.0, 5.0])
+
+    assert elementwise(load, "tl.argmax(x, 0)", x, out=torch.int32).tolist() == [2] * 64
+
+
+BOOLEANS = """
+@triton.jit
+def kernel(x_ptr, out_ptr, n, FLAG: tl.constexpr, other_ptr=None):
+    pid = tl.program_id(0)
+    i = pid * 8 + tl.arange(0, 8)
+    mask = (i < n) and (i > 2)
+    mask = mask or (
+        i == 0
+    )
+    if FLAG and other_ptr is not None and n > 100:
+        mask = i < 0
+    if pid == 1 and n > 5 or pid == 3:
+        tl.store(out_ptr + i, -1.0)
+    else:
+        tl.store(out_ptr + i, tl.load(x_ptr + i, mask=mask, other=0.0))
+    tl.store(out_ptr + n + FLAG.value, 9.0)
+"""
+
+
+def test_and_and_or_on_blocks_and_scalars(load: Load) -> None:
+    """Triton applies them elementwise; constants still stop at the first that decides."""
+    x, out = torch.arange(32.0) + 1, torch.zeros(32)
+
+    with recording() as log:
+        load(BOOLEANS).kernel[(4,)](x, out, 20, 10)
+
+    i = torch.arange(32)
+    want = torch.where(((i < 20) & (i > 2)) | (i == 0), x, 0.0)
+    want[8:16] = want[24:] = -1
+    want[30] = 9
+    assert torch.equal(out, want)
+    # element 30 is written in lines 17 and 20, which the findings name as they stand in the file
+    assert {f.line for f in log.findings if f.kind == "race"} <= {17, 20}
+    assert any(f.kind == "race" for f in log.findings)
 
 
 def test_integers_wrap_and_divide_as_in_c(load: Load) -> None:
@@ -421,7 +487,11 @@ REFUSED = {
     "shapes": ("tl.arange(0, 8) + tl.arange(0, 16)", r"\(8,\) and \(16,\)"),
     "exp of fp16": ("tl.exp(tl.arange(0, 8).to(tl.float16))", "fp16"),
     "if on a block": ("1 if tl.arange(0, 8) > 3 else 2", "tl.where"),
-    "and on blocks": ("(tl.arange(0, 8) > 3) and (tl.arange(0, 8) < 5)", "&"),
+    "not of a block": ("not (tl.arange(0, 8) > 3)", "~"),
+    "builtins kernels do not have": ("abs(tl.arange(0, 8))", "abs"),
+    "int() of a run-time value": ("int(n)", r"\.to\(tl\.int32\)"),
+    "a mask of integers": ("tl.load(x_ptr + n, mask=n)", "int1"),
+    "libdevice of fp16": ("libdevice.pow(tl.zeros((8,), tl.float16), 2.0)", "fp16"),
     "chained comparison": ("0 < tl.program_id(0) < 5", "chained"),
     "indexing": ("tl.arange(0, 8)[0]", "index"),
     "static_assert": ("tl.static_assert(False, 'TODO: write this kernel')", "TODO: write this"),
