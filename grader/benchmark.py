@@ -129,7 +129,7 @@ class Benchmark:
 
     def _limits(self, problem: Problem) -> Peaks | None:
         """The limits of this GPU for the problem's dtypes, each measured once."""
-        if self._gpu is None:
+        if self._gpu is None or self._clocks.baseline != "cuda":
             return None
         dtypes = {case.dtype for case in problem.benchmark_cases}
         with baseline_faults():
