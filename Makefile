@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test grade verify stubs check fix
+.PHONY: help test slow grade verify stubs check fix
 
 # makes .venv; name another one where python3 is older than 3.11
 PYTHON3 ?= python3
@@ -28,6 +28,7 @@ help:
 	@echo "make test                        test the stubs, the staff solutions and the harness"
 	@echo "make grade SUBMISSION=reference  grade the staff solutions; without SUBMISSION: assignment/"
 	@echo "make verify                      is the assignment sound? (stubs score 0, wrong solutions are caught)"
+	@echo "make slow                        the slow tests of the harness"
 	@echo "make stubs                       write assignment/ from reference/"
 	@echo "make check                       format, lint and types; changes nothing"
 	@echo "make fix                         format, and repair what the linter can"
@@ -41,6 +42,10 @@ test: $(SETUP)
 	$(PY) -m pytest tests/submission --submission assignment $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest tests/submission --submission reference $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest -m "not slow and not gpu"
+
+# whole gradings of broken code, interruptions, made-up benchmarks: minutes
+slow: $(SETUP)
+	$(PY) -m pytest tests/grader -m "slow and not gpu" $(ARGS)
 
 grade: $(SETUP)
 	$(PY) -m grader grade "$(SUBMISSION)" $(ARGS)

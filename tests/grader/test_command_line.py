@@ -77,6 +77,7 @@ def test_graded(course: Course) -> None:
     assert "7.50 of 7.50 measured here, 10 in all" in graded.said
 
 
+@pytest.mark.slow
 def test_below_min_score(course: Course) -> None:
     """--min-score changes the exit code only."""
     graded = course.run("grade", "--problem", "double", "--min-score", "7.51")
@@ -86,6 +87,7 @@ def test_below_min_score(course: Course) -> None:
     assert graded.card.status is Status.GRADED
 
 
+@pytest.mark.slow
 def test_fault_of_the_grader(new_course: Callable[..., Course]) -> None:
     """A broken oracle is nobody's fault but ours: no score, exit 3, others keep their points."""
     course = new_course("double", "broken")
@@ -104,6 +106,7 @@ def test_fault_of_the_grader(new_course: Callable[..., Course]) -> None:
     assert "no_such_method" in graded.causes("broken")
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_partial_card(course: Course) -> None:
     """Ctrl-C: exit 130, a valid card that says partial, no process left."""
     process = subprocess.Popen(
@@ -122,6 +125,7 @@ def test_ctrl_c_leaves_a_partial_card(course: Course) -> None:
     assert not processes_in(course.root)
 
 
+@pytest.mark.slow
 def test_kill_leaves_a_partial_card_and_no_process(course: Course) -> None:
     """Kill -9 at any moment leaves a valid card, and all workers die with the grader."""
     process = subprocess.Popen(
@@ -155,6 +159,7 @@ def wait_for_progress(course: Course) -> None:
     raise AssertionError("no problem was graded")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
 def test_full_disk_is_said(course: Course, tmp_path: Path) -> None:
     """A card that cannot be written is exit code 3 and one line; the card before it survives."""
@@ -205,6 +210,7 @@ def test_schema_describes_the_card(course: Course) -> None:
     assert json.loads(graded.said) == Scorecard.model_json_schema()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["grade", "verify", "stubs", "doctor", "schema"])
 def test_help_has_examples(course: Course, command: str) -> None:
     """Every command explains itself."""

@@ -50,6 +50,7 @@ def expectation(path: Path) -> dict[str, object]:
     return constants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_solution_passes_every_test(name: str, graded: Graded) -> None:
     """The staff solution passes every test of every group, hidden cases too."""
@@ -60,6 +61,7 @@ def test_solution_passes_every_test(name: str, graded: Graded) -> None:
     assert not causes, "\n\n".join(causes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_stub_is_not_implemented(name: str, graded: Graded) -> None:
     """An untouched stub passes nothing and fails nothing: every test says not implemented."""
@@ -86,6 +88,7 @@ def test_zeros_fail(problem: Problem, case: Case) -> None:
         assert check is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WRONG)
 def test_wrong_submission_is_caught(path: Path, graded: Graded) -> None:
     """A known mistake gets the verdict its file names, from the group and the cases it names."""
@@ -101,6 +104,7 @@ def test_wrong_submission_is_caught(path: Path, graded: Graded) -> None:
         assert sorted(caught) == sorted(expected["EXPECTED_CASES"])  # type: ignore[call-overload]  # a tuple of ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_kind_of_mistake_is_known(problem: Problem, graded: Graded) -> None:
     """Some mistake is caught by the memory group alone, some by a single case, some by backward."""
