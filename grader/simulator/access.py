@@ -33,6 +33,7 @@ class Access:
         self.argument: Argument = pointer.argument
         self.buffer = self.argument.buffer
         arrays = [pointer.data, *self._mask(mask), *values]
+        # a load may repeat its pointers along the mask; what is stored fits the pointers
         for extra in arrays[1:]:
             if extra.ndim > pointer.data.ndim:
                 refuse(
@@ -41,7 +42,7 @@ class Access:
                 )
         arrays = align(*arrays)
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
-        if shape[1:] != pointer.shape:
+        if shape[1:] != pointer.shape and (kind != "load" or not pointer.shape):
             refuse(
                 f"tl.{kind}: the mask or value has shape {shape[1:]}, but the pointer has shape "
                 f"{pointer.shape}; Triton does not broadcast pointers"

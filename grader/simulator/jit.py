@@ -47,7 +47,20 @@ KERNEL_BUILTINS.update(
     print=debug.kernel_print,
     **boolean.OPERATORS,
 )
-for _absent in ("abs", "sum", "round", "pow", "sorted", "any", "all", "divmod", "map", "filter"):
+for _absent in (
+    "abs",
+    "sum",
+    "round",
+    "pow",
+    "sorted",
+    "any",
+    "all",
+    "divmod",
+    "map",
+    "filter",
+    "zip",
+    "enumerate",
+):
     # not defined inside real kernels either
     KERNEL_BUILTINS.pop(_absent, None)
 
@@ -105,7 +118,7 @@ class JITFunction:
         if made is None:
             fn: Any = self.fn
             if not self._was_checked:
-                syntax.check(fn)
+                syntax.check(fn, self.constants)
                 self._runnable = boolean.with_eager_operators(fn)
                 self._was_checked = True
             scope = {**fn.__globals__, "__builtins__": KERNEL_BUILTINS}

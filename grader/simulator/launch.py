@@ -12,7 +12,7 @@ import torch
 
 from grader.simulator import dtypes, host_marks, races, run, values
 from grader.simulator.dtypes import Array, dtype, pointer_type
-from grader.simulator.errors import DeadlockError, explained, source_line
+from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
@@ -170,7 +170,7 @@ def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run
     attempt.launch.n_passes += 1
     run.set_current(attempt)
     try:
-        function(**cooked)
+        _check_returned(attempt.launch.kernel, function(**cooked))
         attempt.commit()
     except (Split, Blocked):
         attempt.roll_back()
@@ -183,6 +183,11 @@ def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run
         raise meaning from error
     finally:
         run.set_current(None)
+
+
+def _check_returned(kernel: str, returned: object) -> None:
+    if returned is not None:
+        raise CompilationError(f"{kernel} returns a value; a kernel stores its results")
 
 
 def _deadlock(state: LaunchState, attempt: Run, blocked: Blocked, n_waiting: int) -> None:

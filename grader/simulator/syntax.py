@@ -22,19 +22,36 @@ _REFUSED: dict[type[ast.AST], str] = {
     ast.Lambda: "Triton does not compile `lambda`; write a @triton.jit function",
     ast.Yield: "Triton does not compile `yield`",
     ast.Global: "Triton does not compile `global`; pass the value as an argument",
+    ast.NamedExpr: "Triton does not compile `:=`",
+    ast.Delete: "Triton does not compile `del`",
+    ast.FunctionDef: "Triton does not compile a function inside a kernel; write it outside",
+    ast.ListComp: "Triton does not compile list comprehensions",
     ast.Dict: "Triton does not compile dictionaries",
     ast.Import: "Triton does not compile `import`; import at the top of the file",
     ast.ImportFrom: "Triton does not compile `import`; import at the top of the file",
 }
 
 
-def check(fn: Callable[..., Any]) -> None:
+def check(fn: Callable[..., Any], constants: frozenset[str]) -> None:
     """Refuse what no kernel may contain.
+
+    Args:
+        fn: The kernel.
+        constants: Its tl.constexpr parameters. A branch that depends on them alone may be one that
+            the compiler never looks at, so it is not checked.
 
     Raises:
         CompilationError: With file, line and the student's source line.
     """
-    _check_statements(fn)
+    try:
+        lines, first = inspect.getsourcelines(fn)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        # no source, as for code made by exec: the running kernel still checks its operations
+        return
+    # the decorators above the function may contain anything
+    for statement in getattr(tree.body[0], "body", []):
+        _check_node(fn, statement, first - 1, constants, in_loop=False)
     _check_globals(fn)
 
 
@@ -44,21 +61,39 @@ def _refuse(fn: Any, line: int, message: str) -> None:
     raise CompilationError(f"{file}:{line}: {message}\n    {text}")
 
 
-def _check_statements(fn: Any) -> None:
-    try:
-        lines, first = inspect.getsourcelines(fn)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        # no source, as for code made by exec: the running kernel still checks its operations
+def _check_node(
+    fn: Any, node: ast.AST, offset: int, constants: frozenset[str], *, in_loop: bool
+) -> None:
+    reason = _REFUSED.get(type(node)) or _refused_form(node)
+    if isinstance(node, ast.Return) and in_loop:
+        reason = "Triton does not compile `return` inside a loop"
+    if reason:
+        _refuse(fn, offset + getattr(node, "lineno", 1), reason)
+    if isinstance(node, ast.If) and _names(node.test) <= constants:
+        _check_node(fn, node.test, offset, constants, in_loop=in_loop)
         return
-    # the decorators above the function may contain anything
-    body = getattr(tree.body[0], "body", [])
-    for node in (n for statement in body for n in ast.walk(statement)):
-        line = first - 1 + getattr(node, "lineno", 1)
-        if type(node) in _REFUSED:
-            _refuse(fn, line, _REFUSED[type(node)])
-        if isinstance(node, ast.Compare) and len(node.ops) > 1:
-            _refuse(fn, line, "Triton does not compile chained comparisons; write a < b and b < c")
+    for child in ast.iter_child_nodes(node):
+        inside = in_loop or isinstance(node, ast.For | ast.While)
+        _check_node(fn, child, offset, constants, in_loop=inside)
+
+
+def _refused_form(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Compare):
+        if len(node.ops) > 1:
+            return "Triton does not compile chained comparisons; write a < b and b < c"
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            return "Triton does not compile `in`"
+    if isinstance(node, ast.Assign) and len(node.targets) > 1:
+        return "Triton does not compile a = b = c; write two assignments"
+    if isinstance(node, ast.For | ast.While) and node.orelse:
+        return "Triton does not compile `else` of a loop"
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.List | ast.Tuple):
+        return "Triton loops over range, tl.range and tl.static_range only"
+    return None
+
+
+def _names(test: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
 
 
 def _check_globals(fn: Any) -> None:
@@ -71,7 +106,7 @@ def _check_globals(fn: Any) -> None:
         if instruction.opname != "LOAD_GLOBAL" or name not in fn.__globals__:
             continue
         value = fn.__globals__[name]
-        if _is_plain_data(value) and not _is_annotated_constexpr(fn, name):
+        if _is_plain_data(value):
             _refuse(
                 fn,
                 line,
@@ -95,10 +130,6 @@ def _line_of(instruction: dis.Instruction, line: int) -> int:
 
 
 def _is_plain_data(value: Any) -> bool:
-    return isinstance(value, bool | int | float | str | list | dict) and not isinstance(
+    return isinstance(value, bool | int | float | str | list | dict | tuple) and not isinstance(
         value, constexpr
     )
-
-
-def _is_annotated_constexpr(fn: Any, name: str) -> bool:
-    return "constexpr" in str(fn.__globals__.get("__annotations__", {}).get(name, ""))

@@ -301,10 +301,9 @@ def kernel(a_ptr, b_ptr, c_ptr, PRECISION: tl.constexpr):
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
-    """Round to 10 bits of mantissa, ties away from zero, in float64."""
+    """Cut to 10 bits of mantissa, in float64."""
     fraction, exponent = torch.frexp(x.double())
-    scaled = fraction * 2**11
-    return torch.ldexp(torch.sign(scaled) * torch.floor(scaled.abs() + 0.5), exponent - 11)
+    return torch.ldexp(torch.trunc(fraction * 2**11), exponent - 11)
 
 
 def test_dot_of_float32_uses_tf32_unless_told(load: Load) -> None:
@@ -540,7 +539,16 @@ def test_the_compiler_would_refuse(load: Load, tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize(
     ("statement", "reason"),
-    [("break", "break"), ("continue", "continue"), ("raise ValueError", "static_assert")],
+    [
+        ("break", "break"),
+        ("continue", "continue"),
+        ("raise ValueError", "static_assert"),
+        ("return", "inside a loop"),
+        ("del i", "del"),
+        ("a = b = 1", "two assignments"),
+        ("a = [j for j in range(3)]", "comprehension"),
+        ("a = (b := 1)", ":="),
+    ],
 )
 def test_statements_the_compiler_does_not_have(load: Load, statement: str, reason: str) -> None:
     """Found before the first launch, by syntax."""
@@ -660,3 +668,29 @@ def test_program_ids_run_over_three_axes(load: Load) -> None:
 
     z, y, x = torch.meshgrid(*(torch.arange(n) for n in (2, 3, 4)), indexing="ij")
     assert torch.equal(out.long(), 100 * z + 10 * y + x)
+
+
+def test_branches_on_constants_alone_may_hold_anything(load: Load) -> None:
+    """The compiler never looks at a branch that a constant rules out."""
+    module = load(
+        """
+        @triton.jit
+        def kernel(x_ptr, FLAG: tl.constexpr):
+            if FLAG > 1:
+                raise ValueError
+            tl.store(x_ptr, 1.0)
+        """
+    )
+    x = torch.zeros(1)
+
+    module.kernel[(1,)](x, 1)
+
+    assert x.item() == 1
+
+
+def test_a_kernel_returns_nothing(load: Load) -> None:
+    """As with the real compiler."""
+    module = load("@triton.jit\ndef kernel(x_ptr):\n    return tl.load(x_ptr)\n")
+
+    with pytest.raises(CompilationError, match="returns a value"):
+        module.kernel[(1,)](torch.zeros(1))
