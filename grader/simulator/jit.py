@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.simulator import boolean, creation, debug, mathematics, run, syntax
+from grader.simulator import creation, debug, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
@@ -45,7 +45,7 @@ KERNEL_BUILTINS.update(
     min=_either(mathematics.minimum, builtins.min),
     max=_either(mathematics.maximum, builtins.max),
     print=debug.kernel_print,
-    **boolean.OPERATORS,
+    **rewriting.OPERATORS,
 )
 for _absent in (
     "abs",
@@ -119,7 +119,7 @@ class JITFunction:
             fn: Any = self.fn
             if not self._was_checked:
                 syntax.check(fn, self.constants)
-                self._runnable = boolean.with_eager_operators(fn)
+                self._runnable = rewriting.rewritten(fn)
                 self._was_checked = True
             scope = {**fn.__globals__, "__builtins__": KERNEL_BUILTINS}
             made = types.FunctionType(

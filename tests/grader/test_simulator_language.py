@@ -694,3 +694,80 @@ def test_a_kernel_returns_nothing(load: Load) -> None:
 
     with pytest.raises(CompilationError, match="returns a value"):
         module.kernel[(1,)](torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("0", "acc + 1.5", "int32 but is re-assigned to fp32"),
+        ("x.to(tl.float16)", "acc + x", r"fp16\[8\] but is re-assigned to fp32\[8\]"),
+        ("0.0", "acc + x", r"fp32 but is re-assigned to fp32\[8\]"),
+    ],
+)
+def test_a_variable_keeps_its_type_in_a_loop(
+    load: Load, before: str, after: str, reason: str
+) -> None:
+    """The compiler refuses a variable that a loop turns into something else."""
+    module = load(
+        f"""
+        @triton.jit
+        def kernel(x_ptr, n):
+            x = tl.load(x_ptr + tl.arange(0, 8))
+            acc = {before}
+            for k in range(n):
+                acc = {after}
+        """
+    )
+
+    with pytest.raises(CompilationError, match="variable acc has initial type " + reason):
+        module.kernel[(1,)](torch.zeros(8), 3)
+
+
+def test_variables_that_loops_may_carry(load: Load) -> None:
+    """Equal types, pointers, nested loops, and anything at all in an unrolled loop."""
+    module = load(
+        """
+        @triton.jit
+        def kernel(x_ptr, out_ptr, n):
+            i = tl.arange(0, 8)
+            acc = tl.zeros((8,), tl.float32)
+            count = 0
+            ptrs = x_ptr + i
+            for k in range(n):
+                acc += tl.load(ptrs)
+                ptrs += 8
+                j = 0
+                while j < k:
+                    j += 1
+                    count += 1
+            total = 0
+            for k in tl.static_range(2):
+                total = total + 1.5
+            tl.store(out_ptr + i, acc + count + total)
+        """
+    )
+    x, out = torch.randn(3, 8), torch.empty(8)
+
+    module.kernel[(1,)](x, out, 3)
+
+    torch.testing.assert_close(out, x.sum(0) + 3 + 3)
+
+
+def test_a_number_before_a_loop_is_a_value_in_it(load: Load) -> None:
+    """Acc = 0.0 is float32 from the start, so that adding bfloat16 does not round the sum."""
+    module = load(
+        """
+        @triton.jit
+        def kernel(x_ptr, out_ptr, n):
+            acc = 0.0
+            for k in range(n):
+                acc += tl.load(x_ptr + k)
+            tl.static_assert(acc.dtype == tl.float32)
+            tl.store(out_ptr, acc)
+        """
+    )
+    x, out = torch.randn(50).bfloat16(), torch.empty(1)
+
+    module.kernel[(1,)](x, out, 50)
+
+    torch.testing.assert_close(out[0], x.float().sum())

@@ -1,0 +1,188 @@
+"""What Python's own bytecode cannot do for a kernel: ``and``, ``or``, and the types of loops.
+
+Triton applies ``and`` and ``or`` to blocks elementwise, where Python asks for a truth value; and it
+refuses a variable that changes its type in a loop. A kernel that has any of these is compiled again
+with calls in their place, on the same lines; any other kernel's bytecode runs as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from grader.simulator.creation import to_bool
+from grader.simulator.dtypes import scalar_type
+from grader.simulator.errors import refuse
+from grader.simulator.values import Value, bitwise, plain, value_of
+
+_AND, _OR = "__kernelgrade_and__", "__kernelgrade_or__"
+_CARRIED = "__kernelgrade_carried__"
+_TYPES, _CHECK, _BEFORE = "__kernelgrade_types__", "__kernelgrade_check__", "__kernelgrade_before"
+
+
+def _logical(function: Callable[[Any, Any], Any], *, stops_at: bool) -> Callable[..., Any]:
+    def apply(first: Any, *rest: Callable[[], Any]) -> Any:
+        so_far = first
+        for operand in rest:
+            if not isinstance(so_far, Value) and bool(plain(so_far)) is stops_at:
+                return so_far
+            # both sides are computed, as on the GPU
+            other = operand()
+            if isinstance(so_far, Value) or isinstance(other, Value):
+                so_far = bitwise(function, to_bool(so_far), to_bool(other))
+            else:
+                so_far = other
+        return so_far
+
+    return apply
+
+
+def _types(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Type and shape of what a loop may carry: values and numbers."""
+    return {
+        name: _type(value)
+        for name, value in variables.items()
+        if isinstance(value, Value | int | float)
+    }
+
+
+def _carried(value: Any) -> Any:
+    """A number that a loop assigns again is a value from the loop's start on, as on the GPU."""
+    return value_of(value) if isinstance(value, int | float) else value
+
+
+def _type(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, Value):
+        return value.dtype, value.shape
+    return scalar_type(value), ()
+
+
+def _check_types(before: dict[str, tuple[Any, Any]], variables: dict[str, Any]) -> None:
+    """At the end of the first turn, what was there before has kept its type.
+
+    Raises:
+        CompilationError: Naming the variable and both types.
+    """
+    if not before:
+        return
+    after = _types(variables)
+    for name, was in before.items():
+        if name in after and after[name] != was:
+            refuse(
+                f"loop-carried variable {name} has initial type {_text(was)} but is re-assigned to "
+                f"{_text(after[name])} in the loop; make the type the same from the start"
+            )
+    before.clear()
+
+
+def _text(given: tuple[Any, Any]) -> str:
+    t, shape = given
+    return f"{t}{list(shape)}" if shape else str(t)
+
+
+OPERATORS = {
+    _CARRIED: _carried,
+    _TYPES: _types,
+    _CHECK: _check_types,
+    _AND: _logical(np.bitwise_and, stops_at=False),
+    _OR: _logical(np.bitwise_or, stops_at=True),
+}
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=function, ctx=ast.Load()), args=list(arguments), keywords=[])
+
+
+def _is_unrolled(loop: ast.For | ast.While) -> bool:
+    return isinstance(loop, ast.For) and "static_range" in ast.unparse(loop.iter)
+
+
+def _stored(loop: ast.For | ast.While) -> set[str]:
+    """Names that the body of a loop assigns, but for tl.constexpr ones."""
+    nodes = [n for statement in loop.body for n in ast.walk(statement)]
+    constants = {id(n.target) for n in nodes if isinstance(n, ast.AnnAssign)}
+    return {
+        n.id
+        for n in nodes
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in constants
+    }
+
+
+def _carry(name: str, loop: ast.For | ast.While) -> ast.stmt:
+    """``if "name" in locals(): name = carried(name)``, at the line of the loop."""
+    text = f"if {name!r} in locals():\n    {name} = {_CARRIED}({name})"
+    statement = ast.parse(text).body[0]
+    for node in ast.walk(statement):
+        if hasattr(node, "lineno"):
+            ast.copy_location(node, loop)
+    return statement
+
+
+class _Calls(ast.NodeTransformer):
+    """Puts calls in the place of ``and`` and ``or``, and around loops."""
+
+    def __init__(self) -> None:
+        self.n_loops = 0
+
+    def visit_For(self, node: ast.For) -> Any:
+        """Remember types before the loop, compare them at the end of a turn."""
+        return self._loop(node)
+
+    def visit_While(self, node: ast.While) -> Any:
+        """Likewise."""
+        return self._loop(node)
+
+    def _loop(self, node: ast.For | ast.While) -> Any:
+        stored = _stored(node)
+        self.generic_visit(node)
+        if _is_unrolled(node):
+            return node
+        self.n_loops += 1
+        name = f"{_BEFORE}_{self.n_loops}"
+        target = [ast.Name(id=name, ctx=ast.Store())]
+        before = ast.Assign(targets=list(target), value=_call(_TYPES, _call("locals")))
+        after = ast.Expr(value=_call(_CHECK, ast.Name(id=name, ctx=ast.Load()), _call("locals")))
+        ast.copy_location(before, node)
+        ast.copy_location(after, node.body[-1])
+        node.body.append(after)
+        carried = [_carry(variable, node) for variable in sorted(stored)]
+        return [*carried, ast.fix_missing_locations(before), ast.fix_missing_locations(node)]
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        no_arguments = ast.arguments(
+            posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        first, *rest = node.values
+        operator = _AND if isinstance(node.op, ast.And) else _OR
+        later = (ast.Lambda(args=no_arguments, body=operand) for operand in rest)
+        call = _call(operator, first, *later)
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def rewritten(fn: Any) -> types.CodeType:
+    """The bytecode of a kernel, on the same lines, with calls for what Python cannot do."""
+    code: types.CodeType = fn.__code__
+    try:
+        lines, first = inspect.getsourcelines(fn)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return code
+    function = tree.body[0]
+    if not isinstance(function, ast.FunctionDef) or code.co_freevars:
+        return code
+    nodes = (node for part in function.body for node in ast.walk(part))
+    if not any(isinstance(node, ast.BoolOp | ast.For | ast.While) for node in nodes):
+        return code
+    function.decorator_list = []
+    _Calls().generic_visit(function)
+    ast.increment_lineno(tree, first - 1)
+    compiled = compile(tree, code.co_filename, "exec", dont_inherit=True)
+    made = [c for c in compiled.co_consts if isinstance(c, types.CodeType)]
+    return next((c for c in made if c.co_name == code.co_name), code)
