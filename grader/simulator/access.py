@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import counts, dtypes, run
+from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
 from grader.simulator.memory import Argument
 from grader.simulator.run import Touch
-from grader.simulator.values import Value, align, plain, value_of
+from grader.simulator.values import Value, align, value_of
 
 
 class Access:

@@ -8,9 +8,10 @@ import numpy as np
 
 from grader.simulator import dtypes
 from grader.simulator.access import Access
+from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
-from grader.simulator.values import Value, plain, value_of
+from grader.simulator.values import Value, value_of
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,

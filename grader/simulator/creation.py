@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import dtypes, run
+from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, int1, int32, int64, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
-from grader.simulator.values import Value, align, member, plain, value_of
+from grader.simulator.values import Value, align, member, value_of
 
 MAX_BLOCK_ELEMENTS = 1 << 20  # triton.language.core.TRITON_MAX_TENSOR_NUMEL
 _AXES = 3

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import run
+from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
 from grader.simulator.errors import refuse
-from grader.simulator.values import Value, plain, value_of
+from grader.simulator.values import Value, value_of
 
 # a block kernel prints per program; nobody reads more than this
 _MAX_PRINTED_PROGRAMS = 4

@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 
 from grader.simulator import creation, debug, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
+from grader.simulator.constants import constexpr, plain
 from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
 from grader.simulator.run import LaunchState
-from grader.simulator.values import Value, constexpr, plain
+from grader.simulator.values import Value
 
 LAUNCH_OPTIONS = frozenset(
     {

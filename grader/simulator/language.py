@@ -14,6 +14,7 @@ import torch
 from grader.simulator import (
     atomics,
     block_pointers,
+    constants,
     creation,
     debug,
     dtypes,
@@ -120,7 +121,7 @@ def _language_names() -> dict[str, Any]:
             float8e5 float16 bfloat16 float32 float64""",
         ),
         "tensor": values.Value,
-        "constexpr": values.constexpr,
+        "constexpr": constants.constexpr,
         "add": values.add,
         "sub": values.subtract,
         **_public(

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import dtypes, host_marks, races, run, values
+from grader.simulator import constants, dtypes, host_marks, races, run
+from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
-from grader.simulator.values import Value, plain
+from grader.simulator.values import Value
 
 Group = tuple[Array, "Counter[Place]"]
 # launching more than this along y or z fails on every NVIDIA GPU (compute capability table)
@@ -126,7 +127,7 @@ def _cook(
         windows.append(window)
         return Value(np.array([window.base]), pointer_type(window.buffer.dtype), window)
     if constant or given is None or isinstance(given, str | dtype):
-        return values.constant(given)
+        return constants.constant(given)
     if isinstance(given, tuple | list):
         return tuple(
             _cook(f"{name}[{i}]", item, buffers, windows, constant=constant)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from grader.simulator import dtypes, reductions
+from grader.simulator.constants import plain
 from grader.simulator.creation import cast, expand_dims, to_bool
 from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int1, int32
 from grader.simulator.errors import UnsupportedError, refuse
@@ -21,7 +22,6 @@ from grader.simulator.values import (
     floor_divide,
     member,
     operands,
-    plain,
     remainder,
     result,
     subtract,

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, float32, uint32
-from grader.simulator.values import Value, plain, value_of
+from grader.simulator.values import Value, value_of
 
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)

@@ -11,8 +11,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from grader.simulator.constants import constexpr
 from grader.simulator.errors import CompilationError
-from grader.simulator.values import constexpr
 
 _REFUSED: dict[type[ast.AST], str] = {
     ast.Break: "Triton does not compile `break`; put the condition into the loop's bounds",
