@@ -85,6 +85,38 @@ def grade(
 
 
 @app.command()
+def calibrate(
+    card: Annotated[
+        Path, typer.Argument(help="A scorecard of the reference, made on the course's GPU.")
+    ] = Path("out/scorecard.json"),
+    baseline: Annotated[
+        Literal["eager", "builtin", "compile"], typer.Option(help="What speed is paid against.")
+    ] = "eager",
+) -> None:
+    """Set the thresholds for speed from a scorecard of the reference, with 10 % to spare.
+
+    Thresholds hold for one GPU model; those of other models stay as they are.
+
+    Examples:
+      make grade SUBMISSION=reference PYTHON=python3 && python3 -m grader calibrate
+
+      python -m grader calibrate card-of-the-reference.json --baseline compile
+    """
+    from grader import calibrate as calibration  # noqa: PLC0415  imports torch
+    from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
+
+    try:
+        measured = Scorecard.model_validate_json(card.read_bytes())
+        written = calibration.calibrate(measured, baseline, ROOT / "reference")
+    except OSError as error:
+        _fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
+    except ValueError as error:
+        _fail(f"{card}: {error}", USAGE)
+    for path in written:
+        print(f"written: {path.relative_to(ROOT)}")
+
+
+@app.command()
 def verify(
     problem: Annotated[list[str] | None, typer.Argument(help="Problems; all by default.")] = None,
 ) -> None:

@@ -18,6 +18,7 @@ from grader.measure.implementations import BaselineError, Impl
 from grader.measure.pairs import baseline_faults
 from grader.measure.roofline import Peaks, measure_peaks
 from grader.measure.rows import Measurement, without_time
+from grader.sandbox.device_buffer import Buffers
 from grader.sandbox.launcher import LaunchError
 from grader.sandbox.timers import Baselines, WorkerTimer, student_timer
 from grader.spec import BenchmarkCase, Dtype, Group, Phase, Problem
@@ -62,6 +63,7 @@ class Benchmark:
             grading.request.reference,
             clocks.baseline,
         )
+        self._buffers = Buffers() if grading.device == "cuda" else None
         self._peaks: dict[Dtype, Peaks] = {}
 
     def __enter__(self) -> Self:
@@ -74,6 +76,8 @@ class Benchmark:
         traceback: TracebackType | None,
     ) -> None:
         self._baselines.close()
+        if self._buffers is not None:
+            self._buffers.close()
 
     def measure(
         self,
@@ -120,7 +124,7 @@ class Benchmark:
 
     def _student(self, problem: Problem, case: BenchmarkCase, phase: Phase) -> WorkerTimer:
         student = self._grading.student(problem)
-        return student_timer(student, problem, case, phase, self._clocks.student)
+        return student_timer(student, problem, case, phase, self._clocks.student, self._buffers)
 
     def _baseline(
         self, problem: Problem, case: BenchmarkCase, phase: Phase, impl: Impl

@@ -19,6 +19,7 @@ from grader.spec import FLOAT_DTYPES, ITEMSIZE
 
 MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
 MAX_FINDINGS = 16
+MAX_OUTPUTS = 16
 
 Backend = Literal["sim", "cuda"]
 
@@ -130,7 +131,7 @@ def _gradients(
     reached = [name for name, output in outputs.items() if output.requires_grad]
     if not reached:
         return {}
-    grads = torch.autograd.grad(
+    grads: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
         [outputs[name] for name in reached],
         list(asked.values()),
         [wanted[name] for name in reached],
@@ -167,9 +168,10 @@ def _running(loaded: Loaded, log: simulator.Log | None = None) -> Iterator[simul
 
 def _returned(returned: object, loaded: Loaded) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The outputs by name ("y", or "y0", "y1", ... of a tuple), or what was wrong with them."""
-    single = not isinstance(returned, tuple)
-    values = (returned,) if single else returned
-    names = ["y"] if single else [f"y{i}" for i in range(len(values))]
+    values: tuple[Any, ...] = returned if isinstance(returned, tuple) else (returned,)
+    names = [f"y{i}" for i in range(len(values))] if isinstance(returned, tuple) else ["y"]
+    if len(values) > MAX_OUTPUTS:
+        return {}, {"returned": "other", "what": f"y is a tuple of {len(values)}"}
     for name, value in zip(names, values, strict=True):
         if what := _unsendable(value, loaded):
             return {}, {"returned": "other", "what": f"{name} is {what}"}
@@ -179,8 +181,9 @@ def _returned(returned: object, loaded: Loaded) -> tuple[dict[str, torch.Tensor]
 def _unsendable(value: object, loaded: Loaded) -> str:
     """Why a value is no plain tensor on the right device, or ""."""
     if type(value) is not torch.Tensor:
-        article = "an" if type(value).__name__[0].lower() in "aeiou" else "a"
-        return "None" if value is None else f"{article} {type(value).__name__}"
+        name = type(value).__name__[:64]
+        article = "an" if name[:1].lower() in {*"aeiou"} else "a"
+        return "None" if value is None else f"{article} {name}"
     want = "cuda" if loaded.backend == "cuda" else "cpu"
     if value.layout is not torch.strided or value.device.type != want:
         return f"a {value.layout} tensor on {value.device.type}"

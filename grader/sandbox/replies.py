@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
 from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
+from grader.spec import Dtype
 
 Count = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(max_length=1024)]
@@ -99,8 +100,23 @@ class CalledReply(Reply):
     input_hash: int
 
 
+class DeviceTensor(BaseModel):
+    """A contiguous tensor in the verifier's device memory, ``at`` bytes from its beginning."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Text
+    dtype: Dtype
+    shape: Annotated[tuple[Count, ...], Field(max_length=8)]
+    at: Count
+
+
 class Fetched(Reply):
-    """The tensors of the preceding call follow."""
+    """The tensors of the preceding call follow, or lie in the device memory that was offered."""
+
+    on_device: Annotated[tuple[DeviceTensor, ...], Field(max_length=16)] = ()
+    needs_bytes: Count = 0
+    """What was offered is too small; so much is needed."""
 
 
 MODELS: dict[str, type[Reply]] = {

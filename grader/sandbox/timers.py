@@ -5,10 +5,13 @@ The verifier's side; what the submission's process answers is a claim until it i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from grader import verify
 from grader.measure.implementations import Impl
@@ -16,13 +19,16 @@ from grader.measure.pairs import WorkerFault
 from grader.measure.roofline import Probe, probe_specs
 from grader.measure.timed_calls import Called, Fetched, Prepared
 from grader.sandbox.client import Backend, Line, Student, StudentFaultError
+from grader.sandbox.device_buffer import Buffers, DeviceBuffer
 from grader.sandbox.launcher import Launcher
-from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError
-from grader.sandbox.replies import CalledReply, PreparedReply, Raised, Reply
+from grader.sandbox.protocol import MESSAGE_LIMIT_BYTES, Packed, PeerClosedError, ProtocolError
+from grader.sandbox.replies import CalledReply, DeviceTensor, PreparedReply, Raised, Reply
+from grader.sandbox.replies import Fetched as FetchedReply
 from grader.scorecard import Check, Verdict
-from grader.spec import BenchmarkCase, Dtype, Phase, Problem
+from grader.spec import ITEMSIZE, BenchmarkCase, Dtype, Phase, Problem
 from grader.verify import Context
 
+FIRST_BUFFER_BYTES = 1 << 20
 PREPARE_TIMEOUT_S = 300.0  # torch.compile and autotuning of one case
 CALL_TIMEOUT_S = 60.0
 
@@ -32,10 +38,15 @@ Ask = Callable[[str, Mapping[str, Any], float], tuple[Reply, dict[str, Packed]]]
 
 @dataclass(frozen=True)
 class WorkerTimer:
-    """One benchmark case in one phase, in a worker."""
+    """One benchmark case in one phase, in a worker.
+
+    Attributes:
+        buffers: Device memory for fetched contents; without it they travel through the CPU.
+    """
 
     ask: Ask
     request: Mapping[str, Any]
+    buffers: Buffers | None = None
 
     def prepare(self) -> Prepared:
         """Compile, tune and warm up."""
@@ -50,15 +61,42 @@ class WorkerTimer:
         return Called(reply.event_ms, reply.checksum, reply.input_hash)
 
     def fetch(self) -> Fetched:
-        """Outputs and gradients of the preceding call, on the CPU."""
-        _, tensors = self.ask("fetch", {}, CALL_TIMEOUT_S)
-        outputs = [packed.unpack() for name, packed in tensors.items() if name.startswith("output")]
-        grads = [packed.unpack() for name, packed in tensors.items() if name.startswith("grad")]
-        return Fetched(tuple(outputs), tuple(grads))
+        """Outputs and gradients of the preceding call, copied out of the worker's reach."""
+        n_bytes = FIRST_BUFFER_BYTES
+        while buffer := self.buffers.at_least(n_bytes) if self.buffers else None:
+            offer = {"handle": buffer.handle, "n_bytes": buffer.n_bytes}
+            reply, _ = self.ask("fetch", offer, CALL_TIMEOUT_S)
+            assert isinstance(reply, FetchedReply)
+            if reply.needs_bytes <= buffer.n_bytes:
+                return _fetched({t.name: _copy(buffer, t) for t in reply.on_device})
+            if reply.needs_bytes > MESSAGE_LIMIT_BYTES:
+                raise _fault(f"fetch: {reply.needs_bytes} bytes are over the limit")
+            n_bytes = reply.needs_bytes
+        _, packed = self.ask("fetch", {}, CALL_TIMEOUT_S)
+        return _fetched({name: p.unpack() for name, p in packed.items()})
+
+
+def _copy(buffer: DeviceBuffer, tensor: DeviceTensor) -> torch.Tensor:
+    n_bytes = math.prod(tensor.shape) * ITEMSIZE[tensor.dtype]
+    if tensor.at + n_bytes > buffer.n_bytes:
+        raise _fault(f"fetch: {tensor.name} lies outside the memory that was offered")
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    return buffer.read(tensor.at, n_bytes).view(dtype).reshape(tensor.shape)
+
+
+def _fetched(tensors: Mapping[str, torch.Tensor]) -> Fetched:
+    outputs = [tensor for name, tensor in tensors.items() if name.startswith("output")]
+    grads = [tensor for name, tensor in tensors.items() if name.startswith("grad")]
+    return Fetched(tuple(outputs), tuple(grads))
 
 
 def student_timer(
-    student: Student, problem: Problem, case: BenchmarkCase, phase: Phase, stopwatch: str | float
+    student: Student,
+    problem: Problem,
+    case: BenchmarkCase,
+    phase: Phase,
+    stopwatch: str | float,
+    buffers: Buffers | None,
 ) -> WorkerTimer:
     """The submission's entry point, timed."""
     context = Context(f"benchmark {phase}[{problem.name}-{case.id}]", "speed")
@@ -71,7 +109,7 @@ def student_timer(
                 verify.fail(fault.verdict, fault.what, context, *fault.details)
             ) from fault
 
-    return WorkerTimer(ask, _request(case, phase, stopwatch))
+    return WorkerTimer(ask, _request(case, phase, stopwatch), buffers)
 
 
 class Baselines:

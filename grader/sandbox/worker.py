@@ -22,7 +22,7 @@ import torch
 from grader import simulator
 from grader.measure import implementations, roofline, stopwatch
 from grader.measure.timed_calls import TimedCalls
-from grader.sandbox import calls, zygote
+from grader.sandbox import calls, device_buffer, zygote
 from grader.sandbox.confine import confine
 from grader.sandbox.protocol import Channel, Message, Packed, PeerClosedError, pack
 from grader.sandbox.raised import describe
@@ -92,9 +92,11 @@ class Worker:
     def do_fetch(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Outputs and gradients of the preceding call."""
         fetched = self._prepared().fetch()
-        named = [(f"output{i}", tensor) for i, tensor in enumerate(fetched.outputs)]
-        named += [(f"grad{i}", tensor) for i, tensor in enumerate(fetched.grads)]
-        return calls.Answer({}, [pack(name, t.cpu().contiguous()) for name, t in named])
+        named = {f"output{i}": tensor.contiguous() for i, tensor in enumerate(fetched.outputs)}
+        named |= {f"grad{i}": tensor.contiguous() for i, tensor in enumerate(fetched.grads)}
+        if "handle" in header:
+            return calls.Answer(_to_device(header["handle"], header["n_bytes"], named), [])
+        return calls.Answer({}, [pack(name, tensor.cpu()) for name, tensor in named.items()])
 
     def _submission(self) -> calls.Loaded:
         if self.loaded is None:
@@ -127,6 +129,25 @@ def _stopwatch(kind: str | float) -> stopwatch.Stopwatch:
     if isinstance(kind, str):
         return stopwatch.CudaStopwatch(torch.device(kind))
     return stopwatch.ScriptedStopwatch(float(kind), noise=SCRIPTED_NOISE)
+
+
+def _to_device(handle: str, n_bytes: int, named: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Put tensors into the verifier's device memory; say where they are, or what is needed."""
+    needs_bytes = device_buffer.room([t.numel() * t.element_size() for t in named.values()])
+    if needs_bytes > n_bytes:
+        return {"needs_bytes": needs_bytes}
+    places = device_buffer.write(handle, n_bytes, list(named.values()))
+    return {
+        "on_device": [
+            {
+                "name": name,
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "shape": list(tensor.shape),
+                "at": at,
+            }
+            for (name, tensor), at in zip(named.items(), places, strict=True)
+        ]
+    }
 
 
 def _baseline(header: Mapping[str, Any]) -> Callable[..., object]:

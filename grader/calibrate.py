@@ -1,0 +1,67 @@
+"""Thresholds for speed from a measured scorecard of the reference. Measures nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grader.measure import threshold_file
+from grader.measure.constants import PAID_PHASES
+from grader.scorecard import PerformanceRow, Scorecard, Status
+from grader.spec import Baseline, Threshold
+
+
+class CalibrationError(ValueError):
+    """The card cannot give thresholds: another GPU's, incomplete, or not the reference's."""
+
+
+def calibrate(card: Scorecard, baseline: Baseline, reference: Path) -> list[Path]:
+    """Write thresholds.json of every problem in the card; thresholds of other GPUs stay.
+
+    Every paid phase of every benchmark case gets one threshold, against ``baseline``, at which the
+    reference has 10 % to spare.
+
+    Raises:
+        CalibrationError: If a problem lost points in its tests, or a row was not measured well.
+    """
+    gpu = card.environment.gpu
+    if gpu is None:
+        raise CalibrationError("this scorecard was made without a GPU: speed was not measured")
+    if card.status is not Status.GRADED:
+        raise CalibrationError(f"this scorecard is {card.status}: {card.reason}")
+    written = []
+    for problem in card.problems:
+        failed = [test.id for test in problem.tests if test.cause]
+        if failed:
+            raise CalibrationError(f"{failed[0]} did not pass: is this the reference's scorecard?")
+        rows = [row for row in card.performance if row.problem == problem.name]
+        path = reference / problem.name / "thresholds.json"
+        before = threshold_file.load(path) if path.is_file() else {}
+        threshold_file.dump(_merged(before, rows, gpu, baseline), path)
+        written.append(path)
+    return written
+
+
+def _merged(
+    before: Mapping[str, Sequence[Threshold]],
+    rows: Sequence[PerformanceRow],
+    gpu: str,
+    baseline: Baseline,
+) -> dict[str, tuple[Threshold, ...]]:
+    merged = {
+        case: tuple(threshold for threshold in thresholds if threshold.gpu != gpu)
+        for case, thresholds in before.items()
+    }
+    for row in rows:
+        if row.phase not in PAID_PHASES or row.impl != baseline:
+            continue
+        if row.status != "measured" or row.ratio is None:
+            raise CalibrationError(
+                f"{row.problem} [{row.case}] {row.phase} against {baseline}: {row.status},"
+                f" {row.reason}"
+            )
+        threshold = threshold_file.from_reference(
+            row.ratio, gpu=gpu, baseline=baseline, phase=row.phase
+        )
+        merged[row.case] = (*merged.get(row.case, ()), threshold)
+    return merged
