@@ -7,6 +7,7 @@ import torch
 from grader import verify
 from grader.checks.trial import Trial, ended, grad_outputs, oracle
 from grader.sandbox.client import Outcome, Student, StudentFaultError
+from grader.sandbox.replies import FindingSeen
 from grader.scorecard import Check, Verdict
 from grader.spec import Inputs, Phase
 from grader.verify import PASSED
@@ -34,17 +35,21 @@ def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator)
         key=lambda finding: order.index(Verdict(finding.kind)),
     )
     if findings:
-        first = findings[0]
         more = f"and {len(findings) - 1} more findings" if len(findings) > 1 else ""
-        return verify.fail(
-            Verdict(first.kind),
-            f"{first.kind.replace('_', ' ')} at {first.where}, program {first.program}",
-            trial.context,
-            first.source_line,
-            first.text + (f" ({first.count} elements)" if first.count > 1 else ""),
-            more,
-        )
+        what, *details = _told(findings[0])
+        return verify.fail(Verdict(findings[0].kind), what, trial.context, *details, more)
     return _traffic(trial, outcome, phase)
+
+
+def _told(finding: FindingSeen) -> tuple[str, ...]:
+    """A finding in words: what and where, then the line and what is known of it."""
+    if finding.kind == "never_written":
+        return (finding.text,)
+    return (
+        f"{finding.kind.replace('_', ' ')} at {finding.where}, program {finding.program}",
+        finding.source_line,
+        finding.text + (f" ({finding.count} elements)" if finding.count > 1 else ""),
+    )
 
 
 def _traffic(trial: Trial, outcome: Outcome, phase: Phase) -> Check:

@@ -82,6 +82,7 @@ def forward(loaded: Loaded, given: Sequence[Argument]) -> Answer:
     with _running(loaded) as log:
         returned = loaded.entry(*(argument.value for argument in given))
     outputs, header = _returned(returned, loaded)
+    _look_for_unwritten(outputs, log)
     return _answer(header, outputs, given, loaded, log)
 
 
@@ -100,6 +101,7 @@ def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Pa
     with _running(loaded) as log:
         returned = loaded.entry(*leaves)
     outputs, header = _returned(returned, loaded)
+    _look_for_unwritten(outputs, log)
     wanted = {
         name: _place(name, packed, loaded).value
         for name, packed in ((n.removeprefix("grad_output:"), p) for n, p in grad_outputs.items())
@@ -113,6 +115,7 @@ def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Pa
         }
         with _running(loaded, log):
             grads = _gradients(outputs, wanted, asked)
+        _look_for_unwritten({f"grad:{name}": grad for name, grad in grads.items()}, log)
     answer = _answer(header, outputs, given, loaded, log)
     for name, grad in grads.items():
         what = _unsendable(grad, loaded)
@@ -163,7 +166,14 @@ def _running(loaded: Loaded, log: simulator.Log | None = None) -> Iterator[simul
         yield new
     if log is not None:
         log.launches.extend(new.launches)
-        log.findings.extend(new.findings)
+        log.add(new.findings)
+
+
+def _look_for_unwritten(tensors: Mapping[str, torch.Tensor], log: simulator.Log | None) -> None:
+    """Note elements of results that came from torch.empty and were never written."""
+    if log is not None:
+        for name, tensor in tensors.items():
+            log.check_written(tensor, name)
 
 
 def _returned(returned: object, loaded: Loaded) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -185,6 +195,8 @@ def _unsendable(value: object, loaded: Loaded) -> str:
         article = "an" if name[:1].lower() in {*"aeiou"} else "a"
         return "None" if value is None else f"{article} {name}"
     want = "cuda" if loaded.backend == "cuda" else "cpu"
+    if loaded.backend == "sim" and simulator.is_cpu(value):
+        return "a tensor on the CPU, not on the device of the inputs"
     if value.layout is not torch.strided or value.device.type != want:
         return f"a {value.layout} tensor on {value.device.type}"
     if str(value.dtype).removeprefix("torch.") not in ITEMSIZE:

@@ -5,6 +5,7 @@ Measures no time, and compiles nothing: what the real compiler makes of a kernel
 
 from grader.simulator.errors import CompilationError, DeadlockError, UnsupportedError
 from grader.simulator.host import pretend_gpu
+from grader.simulator.host_marks import is_cpu
 from grader.simulator.imports import load_module
 from grader.simulator.lift import declare, declared_dtype, lifted
 from grader.simulator.log import ArgumentTraffic, Finding, Launch
@@ -20,6 +21,7 @@ __all__ = [
     "UnsupportedError",
     "declare",
     "declared_dtype",
+    "is_cpu",
     "lifted",
     "load_module",
     "pretend_gpu",
