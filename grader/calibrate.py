@@ -29,7 +29,7 @@ def calibrate(card: Scorecard, baseline: Baseline, reference: Path) -> list[Path
         raise CalibrationError("this scorecard was made without a GPU: speed was not measured")
     if card.status is not Status.GRADED:
         raise CalibrationError(f"this scorecard is {card.status}: {card.reason}")
-    written = []
+    merged = {}
     for problem in card.problems:
         failed = [test.id for test in problem.tests if test.cause]
         if failed:
@@ -37,9 +37,10 @@ def calibrate(card: Scorecard, baseline: Baseline, reference: Path) -> list[Path
         rows = [row for row in card.performance if row.problem == problem.name]
         path = reference / problem.name / "thresholds.json"
         before = threshold_file.load(path) if path.is_file() else {}
-        threshold_file.dump(_merged(before, rows, gpu, baseline), path)
-        written.append(path)
-    return written
+        merged[path] = _merged(before, rows, gpu, baseline)
+    for path, by_case in merged.items():
+        threshold_file.dump(by_case, path)
+    return list(merged)
 
 
 def _merged(
