@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("discover", "sandbox"),
     ("checks", "release"),
     ("grading",),
-    ("benchmark", "card"),
+    ("benchmark", "calibrate", "card"),
     ("runner",),
     ("__main__",),
 )
