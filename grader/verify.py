@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from grader.scorecard import Check, Verdict
+from grader.scorecard import MAX_CAUSE_CHARS, Check, Verdict
 from grader.spec import Tolerance
 
 PASSED = Check(verdict=Verdict.PASSED)
@@ -44,7 +44,15 @@ def fail(verdict: Verdict, what: str, context: Context, *details: str) -> Check:
     lines.append(f"this case checks: {context.why}")
     if context.rerun and not context.hidden:
         lines.append(f"rerun it: {context.rerun}")
-    return Check(verdict=verdict, cause="\n  ".join(lines))
+    return Check(verdict=verdict, cause=_cut("\n  ".join(lines)))
+
+
+def _cut(cause: str) -> str:
+    """A cause that a card can hold: the middle goes, where and why and how to rerun stay."""
+    if len(cause) <= MAX_CAUSE_CHARS:
+        return cause
+    half = MAX_CAUSE_CHARS // 2 - 32
+    return f"{cause[:half]}\n[... {len(cause) - 2 * half} characters cut ...]\n{cause[-half:]}"
 
 
 def check_form(
@@ -64,14 +72,6 @@ def check_form(
         what = f"{output} has dtype {got_dtype}, want {want_dtype}"
         return fail(Verdict.WRONG_DTYPE, what, context)
     return None
-
-
-def check_shape(
-    got: torch.Tensor, want_shape: Sequence[int], want_dtype: str, *, output: str, context: Context
-) -> Check | None:
-    """``check_form`` of a tensor at hand."""
-    got_dtype = str(got.dtype).removeprefix("torch.")
-    return check_form(got.shape, got_dtype, want_shape, want_dtype, output=output, context=context)
 
 
 def compare(

@@ -10,7 +10,7 @@ import torch
 from grader import verify
 from grader.inputs import draw_grad, is_differentiable
 from grader.sandbox.client import StudentFaultError
-from grader.scorecard import MAX_CAUSE_CHARS, Check
+from grader.scorecard import Check
 from grader.spec import Case, Group, Inputs, Problem
 from grader.verify import Context
 
@@ -60,10 +60,7 @@ def grad_outputs(
 
 def ended(trial: Trial, fault: StudentFaultError) -> Check:
     """The check of student code that ended before it returned anything."""
-    check = verify.fail(fault.verdict, fault.what, trial.context, *fault.details)
-    if len(check.cause) <= MAX_CAUSE_CHARS:
-        return check
-    return Check(verdict=check.verdict, cause=check.cause[: MAX_CAUSE_CHARS - 10] + "\n[cut]")
+    return verify.fail(fault.verdict, fault.what, trial.context, *fault.details)
 
 
 def double_leaves(inputs: Inputs) -> Inputs:

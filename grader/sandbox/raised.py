@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import traceback
 from pathlib import Path
 from typing import Literal
@@ -27,6 +29,10 @@ _TRITON_REFUSALS = frozenset(
     {"CompilationError", "OutOfResources", "PTXASError", "MLIRCompilationError"}
 )
 
+# The stub of a kernel body, as the simulator tells it and in the source that Triton quotes. The word
+# alone is not enough: the quoted source may hold a comment "TODO" that the student left standing.
+_STUB = re.compile(r'static_assert failed: TODO|^\s*tl\.static_assert\(False, "TODO', re.MULTILINE)
+
 
 def describe(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
     """Kind, type, message and the student's own traceback, each within its limit.
@@ -40,8 +46,8 @@ def describe(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
         "stage": stage,
         "kind": _kind(error, folder),
         "type": type(error).__name__[:128],
-        "message": _text(error)[:MESSAGE_LIMIT_CHARS],
-        "traceback": _cut(_student_traceback(error, folder)),
+        "message": _cut(_text(error), MESSAGE_LIMIT_CHARS),
+        "traceback": _cut(_student_traceback(error, folder), TRACEBACK_LIMIT_CHARS),
     }
 
 
@@ -52,8 +58,7 @@ def _kind(error: BaseException, folder: Path) -> Kind:
     elif isinstance(error, DeadlockError):
         kind = "deadlock"
     elif _is_refusal(error):
-        # the stub of a kernel body is tl.static_assert(False, "TODO: ...")
-        kind = "not_implemented" if "TODO" in _text(error) else "compile_error"
+        kind = "not_implemented" if _STUB.search(_text(error)) else "compile_error"
     elif isinstance(error, NotImplementedError) and _raised_in(error, folder):
         kind = "not_implemented"
     elif _is_out_of_memory(error):
@@ -118,8 +123,11 @@ def _shown(stack: traceback.StackSummary, folder: Path) -> list[traceback.FrameS
     return frames
 
 
-def _cut(text: str) -> str:
-    if len(text) <= TRACEBACK_LIMIT_CHARS:
-        return text
-    half = TRACEBACK_LIMIT_CHARS // 2 - 32
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+def _cut(text: str, limit: int) -> str:
+    """At most ``limit`` characters of JSON, where one beyond ASCII takes six; the middle goes."""
+    whole = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    shown, half = whole, limit // 2
+    while len(json.dumps(shown)) > limit:
+        half = half * 7 // 8
+        shown = f"{whole[:half]}\n[... {len(whole) - 2 * half} characters cut ...]\n{whole[-half:]}"
+    return shown

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from grader.scorecard import Check, Verdict
+from grader.scorecard import MAX_CAUSE_CHARS, Check, Verdict
 from grader.spec import Tolerance
 from grader.verify import Context, check_form, compare, fail
 
@@ -130,6 +130,16 @@ def test_form(shape: tuple[int, ...], dtype: str, verdict: Verdict) -> None:
     assert check is not None
     assert check.verdict is verdict
     assert check_form((2,), "float32", (2,), "float32", output="y", context=CONTEXT) is None
+
+
+def test_long_cause_fits_the_card() -> None:
+    """A message of 4,096 and a traceback of 16,384 characters are cut in the middle only."""
+    check = fail(Verdict.CRASHED, "x" * 4096, CONTEXT, "y" * 16_384)
+
+    assert len(check.cause) <= MAX_CAUSE_CHARS
+    assert check.cause.startswith("forward[softmax-M2-N4-float32]: xxx")
+    assert " characters cut ...]" in check.cause
+    assert check.cause.endswith("rerun it: make grade ARGS=...")
 
 
 def test_fail_always_explains() -> None:

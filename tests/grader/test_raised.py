@@ -1,0 +1,76 @@
+"""grader.sandbox.raised: what an exception of student code becomes on its way to the verifier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grader.sandbox.protocol import HEADER_LIMIT_BYTES
+from grader.sandbox.raised import describe
+from grader.sandbox.replies import parse
+from grader.simulator import CompilationError
+
+FOLDER = Path("/submission")
+# as Triton's message: the kernel's source up to the line it stops at, then what is wrong there
+QUOTED = (
+    "at 4:8:\ndef kernel(x_ptr):\n    # TODO: your code here, instead of the next line\n{line}\n"
+)
+
+
+class TritonError(Exception):
+    """Stands for ``triton.compiler.errors.CompilationError``."""
+
+
+TritonError.__name__ = "CompilationError"
+TritonError.__module__ = "triton.compiler.errors"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        pytest.param(
+            TritonError(QUOTED.format(line='    tl.static_assert(False, "TODO: write it")')),
+            "not_implemented",
+            id="triton-stub",
+        ),
+        pytest.param(
+            TritonError(QUOTED.format(line="    x = tl.laod(x_ptr)")),
+            "compile_error",
+            id="triton-mistake-under-the-comment",
+        ),
+        pytest.param(
+            CompilationError("static_assert failed: TODO: write it"), "not_implemented", id="stub"
+        ),
+        pytest.param(
+            CompilationError("static_assert failed: M is no TODO"), "compile_error", id="assertion"
+        ),
+    ],
+)
+def test_only_the_stub_is_not_implemented(error: Exception, kind: str) -> None:
+    """A kernel is not implemented while its stub's assertion stands, whatever comments say."""
+    assert describe(error, "call", FOLDER)["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x" * 30_000, id="ascii"),
+        pytest.param("错误" * 9_000, id="chinese"),
+        pytest.param("\0" * 30_000, id="control-characters"),
+        pytest.param("\ud800", id="half-a-surrogate-pair"),
+    ],
+)
+def test_any_message_is_a_reply(text: str) -> None:
+    """Whatever a student's exception says fits one header and is read as raised."""
+    raised = describe(ValueError(text), "call", FOLDER)
+    header = {"seq": 1, "op": "raised", **raised, "sticky": False}
+
+    assert len(json.dumps(header)) < HEADER_LIMIT_BYTES
+    assert parse(header, "forward").op == "raised"
+
+
+def test_short_message_stays_whole() -> None:
+    """What fits is not cut."""
+    assert describe(ValueError("错误"), "call", FOLDER)["message"] == "错误"
