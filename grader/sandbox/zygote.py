@@ -9,33 +9,59 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from grader.sandbox.confine import scrubbed_environment
+from grader.sandbox.confine import adopt_orphans, scrubbed_environment
 
 _MAX_COMMAND_BYTES = 64 * 1024
+_MAX_GENERATIONS = 100
+_CHILDREN = Path("/proc/thread-self/children")
 
 
 def serve(control: socket.socket, run_worker: Callable[[socket.socket, int], None]) -> None:
     """Answer commands until the verifier's end closes.
 
-    ``{"op": "fork", "scratch": dir}`` with three descriptors (line, exchange, output) gives
-    ``{"pid": n}``; ``{"op": "reap", "pid": n}`` waits for its end and gives ``{"status": n}``.
+    ``{"op": "fork", "scratch": dir}`` with three descriptors (line, exchange, output) gives the pid
+    or null; ``{"op": "reap", "pid": n}`` gives its wait status, or null while it runs. What a worker
+    leaves running, wherever it went, becomes a child of this process and is killed with the worker.
     """
+    adopt_orphans()
+    workers: set[int] = set()
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, _MAX_COMMAND_BYTES, 3)
         if not data:
+            _end_children(but=set())
             return
         command = json.loads(data)
+        answer: int | None = None
         if command["op"] == "fork":
             answer = _fork(control, command, descriptors, run_worker)
+            workers |= {answer} if answer else set()
         else:
             pid, status = os.waitpid(command["pid"], os.WNOHANG)
-            answer = {"status": status if pid else None}
+            if pid:
+                answer = status
+                workers.discard(pid)
+                _end_children(but=workers)
         control.sendall(json.dumps(answer).encode())
+
+
+def _end_children(but: set[int]) -> None:
+    """Kill the children of this process; the children they leave are ours next."""
+    for _ in range(_MAX_GENERATIONS):
+        children = {int(pid) for pid in _CHILDREN.read_text().split()} if _CHILDREN.exists() else ()
+        orphans = set(children) - but
+        if not orphans:
+            return
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+        for pid in orphans:
+            os.waitpid(pid, 0)
 
 
 def _fork(
@@ -43,27 +69,32 @@ def _fork(
     command: dict[str, str],
     descriptors: list[int],
     run_worker: Callable[[socket.socket, int], None],
-) -> dict[str, int | None]:
+) -> int | None:
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
         raise RuntimeError(f"the zygote has {threads} threads, a fork would not be safe")
     line, exchange, output = descriptors
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # no memory or no process left
+        return None
     if pid == 0:
         control.close()
+        os.setsid()
         enter(Path(command["scratch"]), output)
         try:
             run_worker(socket.socket(fileno=line), exchange)
-        finally:
-            os._exit(0)
+        except BaseException:  # noqa: BLE001  the child must not go on as a second zygote
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
     for descriptor in descriptors:
         os.close(descriptor)
-    return {"pid": pid}
+    return pid
 
 
 def enter(scratch: Path, output: int) -> None:
-    """Make this process a worker's: own session, empty stdin, output to the verifier's pipe."""
-    os.setsid()
+    """Make this process a worker's: empty stdin, output to the verifier's pipe."""
     os.chdir(scratch)
     os.environ.update(scrubbed_environment({}, scratch))
     nothing = os.open(os.devnull, os.O_RDONLY)
