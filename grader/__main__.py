@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -76,6 +77,9 @@ def grade(
         _fail(f"interrupted; {out / 'scorecard.json'} says how far it came", INTERRUPTED)
     except OSError as error:
         _fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
+    except Exception:  # noqa: BLE001  Python's own exit code is 1, which says "below --min-score"
+        traceback.print_exc()
+        _fail("this is a fault of the grader, not of your code; please report it", GRADER_ERROR)
     print_card(card, Console())
     print(f"scorecard: {out / 'scorecard.json'}")
     if card.status is Status.GRADER_ERROR:

@@ -111,6 +111,8 @@ class Benchmark:
             )
         except (BaselineError, LaunchError) as error:
             return Measurement(), f"{problem.name}: {error}"
+        except Exception as error:  # noqa: BLE001  whatever is wrong with us must not cost the other problems
+            return Measurement(), f"{problem.name}: {type(error).__name__}: {error}"
         return measurement, ""
 
     def _skipped(self, problem: Problem) -> Measurement:

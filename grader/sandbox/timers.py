@@ -65,8 +65,10 @@ class WorkerTimer:
         n_bytes = FIRST_BUFFER_BYTES
         while buffer := self.buffers.at_least(n_bytes) if self.buffers else None:
             offer = {"handle": buffer.handle, "n_bytes": buffer.n_bytes}
-            reply, _ = self.ask("fetch", offer, CALL_TIMEOUT_S)
+            reply, packed = self.ask("fetch", offer, CALL_TIMEOUT_S)
             assert isinstance(reply, FetchedReply)
+            if packed:  # the worker could not open the memory that was offered
+                return _fetched({name: p.unpack() for name, p in packed.items()})
             if reply.needs_bytes <= buffer.n_bytes:
                 return _fetched({t.name: _copy(buffer, t) for t in reply.on_device})
             if reply.needs_bytes > MESSAGE_LIMIT_BYTES:

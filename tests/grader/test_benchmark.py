@@ -216,6 +216,23 @@ def test_broken_baseline_is_the_graders_fault(
     assert "no_such_method" in card.problems[0].reason
 
 
+@pytest.mark.slow
+def test_broken_oracle_is_the_graders_fault(
+    measured: Callable[..., Scorecard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception of ours while timing becomes the problem's grader error, and ends nothing else."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the oracle ran out of memory")
+
+    monkeypatch.setattr("grader.measure.bench.verifier", broken)
+
+    card = measured(HONEST, student_ms=1.0, baseline_ms=1.0)
+
+    assert card.status is Status.GRADER_ERROR
+    assert "the oracle ran out of memory" in card.problems[0].reason
+
+
 def paid_of(card: Scorecard) -> list[ThresholdResult]:
     """All threshold results of a card."""
     return [t for row in card.performance for t in row.thresholds]
