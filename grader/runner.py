@@ -62,8 +62,11 @@ def _benchmark(grading: Grading, *, wanted: bool) -> Benchmark:
         return Benchmark(grading, skip="not asked for: --no-benchmark")
     if grading.request.case is not None:
         return Benchmark(grading, skip="not asked for: a single case is graded without speed")
-    gpu = torch.cuda.get_device_name() if grading.device == "cuda" else None
-    return Benchmark(grading, gpu=gpu)
+    if grading.device == "cuda":
+        return Benchmark(grading, gpu=torch.cuda.get_device_name())
+    if torch.cuda.is_available():
+        return Benchmark(grading, skip="not asked for: the GPU of this machine was not used")
+    return Benchmark(grading)
 
 
 class Recorder:
