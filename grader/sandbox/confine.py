@@ -23,6 +23,7 @@ OPEN_FILES_LIMIT = 1024
 CPU_LIMIT_S = 3600  # should the verifier die and the worker survive it
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 # what native libraries need to be found and to behave; everything else of the environment goes
 _ENVIRONMENT = frozenset({"PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"})
@@ -50,6 +51,14 @@ def scrubbed_environment(environment: Mapping[str, str], scratch: Path) -> dict[
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever descendants outlive their own, and die with the verifier."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def confine(*, limit_memory: bool) -> None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from grader.sandbox.protocol import Channel, open_exchange
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTPUT_KEPT_BYTES: Final = 32 * 1024
 ZYGOTE_START_S: Final = 120.0
+ZYGOTE_ANSWER_S: Final = 30.0  # a fork takes 15 ms; a student can stop the zygote with a signal
 STOP_S: Final = 5.0
 
 # -I: nothing of the environment or the working directory gets onto the path but what is passed here
@@ -51,6 +52,11 @@ class OutputDrain:
         """Begin; the verifier's copy of the writing end is closed."""
         os.close(self.write_fd)
         self._thread.start()
+
+    def discard(self) -> None:
+        """Close both ends; for a worker that did not come about."""
+        os.close(self.read_fd)
+        os.close(self.write_fd)
 
     def finish(self) -> None:
         """Take what is left once the worker is gone."""
@@ -123,11 +129,45 @@ def _describe(status: int) -> str:
     return f"exit {os.WEXITSTATUS(status)}"
 
 
+@dataclass(frozen=True)
+class Zygote:
+    """The process that forks workers. A student's signal can end or stop it, so it is replaceable."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+
+    def ask(self, command: Mapping[str, object], descriptors: Sequence[int] = ()) -> int | None:
+        """One command, one answer.
+
+        Raises:
+            LaunchError: If it is gone or silent; then it is ended, and its workers with it.
+        """
+        try:
+            socket.send_fds(self.control, [json.dumps(command).encode()], descriptors)
+            data = self.control.recv(4096)
+        except OSError:
+            data = b""
+        if not data:
+            self.end(0)
+            raise LaunchError("the process that forks workers is gone")
+        answer: int | None = json.loads(data)
+        return answer
+
+    def end(self, grace_s: float) -> None:
+        """Let it end by itself at the end of the line, or kill it; its workers die with it."""
+        self.control.close()
+        try:
+            self.process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 class Launcher:
     """Starts workers: CPU ones forked from a zygote where that is possible, CUDA ones afresh."""
 
     def __init__(self) -> None:
-        self._zygote: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._zygote: Zygote | None = None
 
     def start(self, backend: str, *, role: str = "student") -> Process:
         """Start a worker.
@@ -149,9 +189,13 @@ class Launcher:
                 pid, poll = _spawn(
                     theirs, channel.exchange_fd, output.write_fd, scratch, backend, role
                 )
-        except (OSError, ValueError, LaunchError) as error:
+        except BaseException as error:
+            channel.close()
+            output.discard()
             shutil.rmtree(scratch, ignore_errors=True)
-            raise LaunchError(f"no worker process could be started: {error}") from error
+            if isinstance(error, (OSError, ValueError, LaunchError)):
+                raise LaunchError(f"no worker process could be started: {error}") from error
+            raise
         finally:
             theirs.close()
         output.start()
@@ -160,62 +204,54 @@ class Launcher:
     def close(self) -> None:
         """End the zygote; workers end with it."""
         if self._zygote is not None:
-            process, control = self._zygote
-            control.close()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self._zygote.end(STOP_S)
             self._zygote = None
 
     def _fork(
         self, line: socket.socket, exchange_fd: int, output_fd: int, scratch: Path
     ) -> tuple[int, Callable[[], int | None]]:
-        if self._zygote is None:
-            self._zygote = _start_zygote()
-        _, control = self._zygote
-        command = json.dumps({"op": "fork", "scratch": str(scratch)}).encode()
-        socket.send_fds(control, [command], [line.fileno(), exchange_fd, output_fd])
-        pid = self._answer(control)["pid"]
+        command = {"op": "fork", "scratch": str(scratch)}
+        descriptors = [line.fileno(), exchange_fd, output_fd]
+        try:
+            zygote = self._zygote = self._zygote or _start_zygote()
+            pid = zygote.ask(command, descriptors)
+        except LaunchError:
+            # an earlier worker may have taken the zygote down: that must not cost this one
+            zygote = self._zygote = _start_zygote()
+            pid = zygote.ask(command, descriptors)
         if pid is None:
             raise LaunchError("the process that forks workers could not fork")
 
         def poll() -> int | None:
             try:
-                control.sendall(json.dumps({"op": "reap", "pid": pid}).encode())
-                return self._answer(control)["status"]
-            except (OSError, LaunchError):  # the zygote is gone, and its workers died with it
+                return zygote.ask({"op": "reap", "pid": pid})
+            except LaunchError:  # the zygote is gone, and its workers died with it
                 return signal.SIGKILL
 
         return pid, poll
 
-    def _answer(self, control: socket.socket) -> dict[str, int | None]:
-        data = control.recv(4096)
-        if not data:
-            self._zygote = None
-            raise LaunchError("the process that forks workers is gone")
-        answer: dict[str, int | None] = json.loads(data)
-        return answer
 
-
-def _start_zygote() -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start_zygote() -> Zygote:
     ours, theirs = socket.socketpair()
     # its own scratch is never used: each worker gets another
     process = _python(
         ["zygote", str(theirs.fileno())], [theirs.fileno()], Path(tempfile.gettempdir())
     )
     theirs.close()
-    ours.settimeout(ZYGOTE_START_S)
+    zygote = Zygote(process, ours)
     try:
+        ours.settimeout(ZYGOTE_START_S)
         ready = ours.recv(64)
-    except TimeoutError:
+    except OSError:
         ready = b""
+    except BaseException:
+        zygote.end(0)
+        raise
     if ready != b"ready":
-        process.kill()
+        zygote.end(0)
         raise LaunchError("the process that forks workers did not start")
-    ours.settimeout(None)
-    return process, ours
+    ours.settimeout(ZYGOTE_ANSWER_S)
+    return zygote
 
 
 def _spawn(
@@ -242,4 +278,6 @@ def _python(arguments: list[str], descriptors: list[int], scratch: Path) -> subp
         pass_fds=descriptors,
         cwd=scratch,
         stdin=subprocess.DEVNULL,
+        # a Ctrl-C in the terminal is the verifier's to answer
+        start_new_session=True,
     )
