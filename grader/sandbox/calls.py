@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from grader import simulator
-from grader.sandbox.protocol import MESSAGE_LIMIT_BYTES, Packed, pack
+from grader.sandbox.protocol import MAX_AXES, MESSAGE_LIMIT_BYTES, Packed, pack
 from grader.spec import FLOAT_DTYPES, ITEMSIZE
 
 MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
@@ -201,8 +201,8 @@ def _unsendable(value: object, loaded: Loaded) -> str:
         return f"a {value.layout} tensor on {value.device.type}"
     if str(value.dtype).removeprefix("torch.") not in ITEMSIZE:
         return f"a tensor of dtype {value.dtype}"
-    if value.numel() * value.element_size() > MESSAGE_LIMIT_BYTES:
-        return f"a tensor of shape {tuple(value.shape)}"
+    if value.ndim > MAX_AXES or value.numel() * value.element_size() > MESSAGE_LIMIT_BYTES:
+        return f"a tensor of shape {tuple(value.shape)}"[:200]
     return ""
 
 

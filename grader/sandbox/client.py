@@ -224,7 +224,9 @@ class Student:
             return
         if not self._file.is_file():
             raise StudentFaultError(
-                Verdict.IMPORT_ERROR, f"the submission has no file {self._file.name}"
+                Verdict.IMPORT_ERROR,
+                f"the submission has no file {self._file.name} (links, and files over 1 MiB, are not"
+                " taken)",
             )
         if backend not in self._lines:
             self._lines[backend] = Line(self._launcher.start(backend))

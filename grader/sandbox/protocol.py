@@ -26,8 +26,8 @@ HEADER_LIMIT_BYTES: Final = 64 * 1024
 INLINE_LIMIT_BYTES: Final = 1024 * 1024
 MESSAGE_LIMIT_BYTES: Final = 4 * 1024**3  # the largest benchmark returns 1.5 GB with its gradients
 TRACEBACK_LIMIT_CHARS: Final = 16 * 1024
+MAX_AXES: Final = 8
 _PREFIX = struct.Struct("!II")  # bytes of header, bytes that follow it
-_MAX_AXES = 8
 _TORCH_DTYPE = {name: getattr(torch, name) for name in ITEMSIZE}
 
 
@@ -48,8 +48,8 @@ class TensorHeader(BaseModel):
     dtype: str
     """As declared; differs from ``storage_dtype`` while precision is lifted."""
     storage_dtype: str
-    shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_AXES)]
-    stride: Annotated[list[int], Field(max_length=_MAX_AXES)]
+    shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_AXES)]
+    stride: Annotated[list[int], Field(max_length=MAX_AXES)]
     offset: Annotated[int, Field(ge=0)]
     nbytes: Annotated[int, Field(ge=0)]
     where: Literal["inline", "exchange"] = "inline"

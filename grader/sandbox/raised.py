@@ -53,7 +53,8 @@ def describe(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
 
 def _kind(error: BaseException, folder: Path) -> Kind:
     kind: Kind = "exception"
-    if isinstance(error, UnsupportedError):
+    # raised by the submission itself it would take tests that fail out of the maximum
+    if isinstance(error, UnsupportedError) and not _raised_in(error, folder):
         kind = "unsupported"
     elif isinstance(error, DeadlockError):
         kind = "deadlock"

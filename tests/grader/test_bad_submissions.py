@@ -33,6 +33,11 @@ BAD = {
         {"wrong_type"},
         "y is a Parameter",
     ),
+    "ten_axes": (
+        CALL + "return (2 * x)[(None,) * 9]\n",
+        {"wrong_type"},
+        "y is a tensor of shape (1, 1, 1, 1, 1, 1, 1, 1, 1, 5)",
+    ),
     "wrong_shape": (CALL + "return (2 * x)[None]\n", {"wrong_shape"}, "shape (1, 5), want (5,)"),
     "wrong_dtype": (CALL + "return 2 * x.double()\n", {"wrong_dtype"}, "float64, want float32"),
     "nan": (CALL + "return x * float('nan')\n", {"non_finite"}, "5 of 5 values of y are wrong"),
@@ -85,7 +90,7 @@ def test_bad_code_gets_its_verdict(graded: Graded, name: str) -> None:
 
 @pytest.mark.slow
 def test_the_others_keep_their_points(graded: Graded) -> None:
-    """Twenty-five broken problems cost the good one nothing, and the card is complete."""
+    """The broken problems cost the good one nothing, and the card is complete."""
     assert graded.code == 0
     assert graded.card is not None
     assert graded.card.status is Status.GRADED

@@ -10,7 +10,7 @@ import pytest
 from grader.sandbox.protocol import HEADER_LIMIT_BYTES
 from grader.sandbox.raised import describe
 from grader.sandbox.replies import parse
-from grader.simulator import CompilationError
+from grader.simulator import CompilationError, UnsupportedError
 
 FOLDER = Path("/submission")
 # as Triton's message: the kernel's source up to the line it stops at, then what is wrong there
@@ -51,6 +51,20 @@ TritonError.__module__ = "triton.compiler.errors"
 def test_only_the_stub_is_not_implemented(error: Exception, kind: str) -> None:
     """A kernel is not implemented while its stub's assertion stands, whatever comments say."""
     assert describe(error, "call", FOLDER)["kind"] == kind
+
+
+def test_only_the_simulator_says_that_it_cannot() -> None:
+    """A submission that raises the simulator's own refusal crashed; the simulator's excuses it."""
+
+    def kind(file: Path) -> str:
+        try:
+            exec(compile("raise error", file, "exec"), {"error": UnsupportedError("no")})
+        except UnsupportedError as error:
+            return describe(error, "call", FOLDER)["kind"]
+        raise AssertionError
+
+    assert kind(FOLDER / "gelu.py") == "exception"
+    assert kind(Path("/grader/simulator/language.py")) == "unsupported"
 
 
 @pytest.mark.parametrize(
