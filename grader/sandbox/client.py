@@ -25,7 +25,8 @@ from grader.spec import Case, Inputs
 MAX_TIMEOUTS: Final = 2
 MAX_RESTARTS: Final = 3
 PROBLEM_LIMIT_S: Final = 600.0
-LOAD_TIMEOUT_S: Final = 60.0  # a first CUDA context with Triton takes about 10 s
+READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
+LOAD_TIMEOUT_S: Final = 60.0
 
 Backend = Literal["sim", "cuda"]
 
@@ -229,7 +230,7 @@ class Student:
                 " taken)",
             )
         if backend not in self._lines:
-            self._lines[backend] = Line(self._launcher.start(backend))
+            self._lines[backend] = _ready(self._launcher.start(backend), backend)
         header = {
             "file": str(self._file),
             "entry": self._entry,
@@ -282,6 +283,21 @@ class Student:
         ended = process.stop(grace_s=0.0 if why else 1.0)
         self.attempts.append(Attempt(problem=self._entry, backend=backend, ended=why or ended))
         return ended, process.output.text()[-2000:]
+
+
+def _ready(process: Process, backend: Backend) -> Line:
+    """The line to a worker that answers. One that does not has not seen the submission yet."""
+    line = Line(process)
+    try:
+        reply, _ = line.ask("ready", {"backend": backend}, (), READY_TIMEOUT_S)
+        why = f"{reply.type}: {reply.message}" if isinstance(reply, Raised) else ""
+    except (ProtocolError, PeerClosedError, TimeoutError) as error:
+        why = f"{type(error).__name__} {error}"
+    if why:
+        ended = process.stop(grace_s=1.0)
+        printed = process.output.text()[-2000:]
+        raise LaunchError(f"a worker process did not start: {why}, {ended}\n{printed}")
+    return line
 
 
 def _fault(raised: Raised) -> StudentFaultError:

@@ -39,6 +39,10 @@ class Raised(Reply):
     """The CUDA context is lost."""
 
 
+class Ready(Reply):
+    """The process runs and can use its device."""
+
+
 class Loaded(Reply):
     """The submission is imported."""
 
@@ -121,6 +125,7 @@ class Fetched(Reply):
 
 MODELS: dict[str, type[Reply]] = {
     "raised": Raised,
+    "ready": Ready,
     "load": Loaded,
     "forward": Returned,
     "vjp": Returned,
