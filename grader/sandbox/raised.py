@@ -42,12 +42,16 @@ def describe(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
         stage: "import" or "call".
         folder: Where the submission lies; paths inside it are shown relative to it.
     """
+
+    def shown(text: str, limit: int) -> str:
+        return _cut(text.replace(f"{folder}/", ""), limit)
+
     return {
         "stage": stage,
         "kind": _kind(error, folder),
         "type": type(error).__name__[:128],
-        "message": _cut(_text(error), MESSAGE_LIMIT_CHARS),
-        "traceback": _cut(_student_traceback(error, folder), TRACEBACK_LIMIT_CHARS),
+        "message": shown(_text(error), MESSAGE_LIMIT_CHARS),
+        "traceback": shown(_student_traceback(error, folder), TRACEBACK_LIMIT_CHARS),
     }
 
 

@@ -85,6 +85,14 @@ def test_any_message_is_a_reply(text: str) -> None:
     assert parse(header, "forward").op == "raised"
 
 
+def test_paths_are_the_submissions_own() -> None:
+    """The grader's copy of a file is called as the student calls it, in messages too."""
+    raised = describe(CompilationError(f"{FOLDER}/gelu.py:6: no"), "call", FOLDER)
+
+    assert raised["message"] == "gelu.py:6: no"
+    assert str(FOLDER) not in raised["traceback"]
+
+
 def test_short_message_stays_whole() -> None:
     """What fits is not cut."""
     assert describe(ValueError("错误"), "call", FOLDER)["message"] == "错误"
