@@ -6,9 +6,13 @@ Exit codes: 0 graded, 1 below --min-score, 2 usage, 3 grader error, 130 interrup
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Literal, NoReturn
 
 import typer
@@ -63,11 +67,14 @@ def grade(
 
       python -m grader grade --problem softmax --case M63-N781-float32
     """
+    # NumPy and torch take an exception while they are imported for something else
+    _on_signals(lambda *_: os._exit(INTERRUPTED))
     from grader import runner  # noqa: PLC0415  imports torch
     from grader.grading import Request, UsageError  # noqa: PLC0415  imports torch
     from grader.report.terminal import print_card  # noqa: PLC0415  only after a grading
     from grader.scorecard import Status  # noqa: PLC0415  only after a grading
 
+    _on_signals(signal.default_int_handler)
     request = Request(path, tuple(problem or ()), case, device, seed)
     try:
         card = runner.grade(request, out, Console(stderr=True), benchmark=benchmark)
@@ -191,6 +198,13 @@ def schema() -> None:
     from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
 
     print(json.dumps(Scorecard.model_json_schema(), indent=2))
+
+
+def _on_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+    """A scheduler's SIGTERM and a closed terminal are answered as Ctrl-C is, unless ignored (nohup)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -49,7 +49,9 @@ def load_problem(name: str, reference: Path = REFERENCE) -> Problem:
 
 def load_problems(names: Sequence[str] = (), reference: Path = REFERENCE) -> tuple[Problem, ...]:
     """The named problems, or all; smaller ones first, as students meet them."""
-    problems = [load_problem(name, reference) for name in names or problem_names(reference)]
+    problems = [
+        load_problem(name, reference) for name in dict.fromkeys(names or problem_names(reference))
+    ]
     if not problems:
         raise ValueError(f"{reference.name}/ holds no problem (a folder with a problem.py)")
     return tuple(sorted(problems, key=lambda problem: (problem.points, problem.name)))

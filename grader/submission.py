@@ -50,7 +50,7 @@ def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
         problems: Names of the problems to grade.
 
     Raises:
-        SubmissionError: If there is no such folder or file.
+        SubmissionError: If there is no such folder or file, or it cannot be read.
     """
     problems = list(problems)
     sources, ignored = _sources(path, problems)
@@ -82,6 +82,11 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
             raise SubmissionError(
                 f"{path} is one file: say which problem it solves with --problem NAME"
             )
+        if path.suffix != ".py" or _read_regular(path) is None:
+            raise SubmissionError(
+                f"{path} is no Python file of at most {MAX_FILE_BYTES >> 20} MiB that can be read"
+                " (links are not followed)"
+            )
         return {f"{problems[0]}.py": path}, []
     if not path.is_dir():
         raise SubmissionError(
@@ -91,7 +96,11 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
     if any(source.is_file() for source in solutions.values()):
         return {name: source for name, source in solutions.items() if source.is_file()}, []
     sources, ignored = {}, []
-    for entry in sorted(path.iterdir()):
+    try:
+        entries = sorted(path.iterdir())
+    except OSError as error:
+        raise SubmissionError(f"the folder {path} cannot be read: {error.strerror}") from error
+    for entry in entries:
         if entry.suffix in SUFFIXES and not entry.name.startswith("."):
             sources[entry.name] = entry
         elif entry.name != "__pycache__":

@@ -46,7 +46,9 @@ class _Folder:
         self.importlib = self._importlib()
 
     def load(self, path: Path, name: str) -> types.ModuleType:
-        source = path.read_text(encoding="utf-8")
+        source = (
+            path.read_bytes()
+        )  # compile heeds a byte order mark and a coding line, as import does
         module = types.ModuleType(name)
         module.__file__ = str(path)
         module.__spec__ = ModuleSpec(name, None, origin=str(path))

@@ -80,11 +80,15 @@ def test_graded(course: Course) -> None:
 @pytest.mark.slow
 def test_below_min_score(course: Course) -> None:
     """--min-score changes the exit code only."""
-    graded = course.run("grade", "--problem", "double", "--min-score", "7.51")
+    # named twice, graded once
+    graded = course.run(
+        "grade", "--problem", "double", "--problem", "double", "--min-score", "7.51"
+    )
 
     assert graded.code == 1
     assert graded.card is not None
     assert graded.card.status is Status.GRADED
+    assert [problem.name for problem in graded.card.problems] == ["double"]
 
 
 @pytest.mark.slow
@@ -107,13 +111,20 @@ def test_fault_of_the_grader(new_course: Callable[..., Course]) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_a_partial_card(course: Course) -> None:
-    """Ctrl-C: exit 130, a valid card that says partial, no process left."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_leaves_a_partial_card(
+    course: Course, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C, or a scheduler's or terminal's end: exit 130, a valid card that says partial, no rest."""
     process = subprocess.Popen(
-        course.command("grade"), cwd=course.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        course.command("grade"),
+        cwd=course.root,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     wait_for_progress(course)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said = process.communicate(timeout=60)[0].decode()
 
     card = course.card()
@@ -123,6 +134,7 @@ def test_ctrl_c_leaves_a_partial_card(course: Course) -> None:
     assert "interrupted" in said
     assert "Traceback" not in said
     assert not processes_in(course.root)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -103,6 +103,22 @@ def test_a_failing_submission_shows_its_own_lines(tmp_path: Path) -> None:
     assert "submission_that_fails" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"\xef\xbb\xbfname = '\xe4\xbd\xa0'\n", id="byte-order-mark"),
+        pytest.param(b"# coding: gbk\nname = '\xc4\xe3'\n", id="coding-line"),
+        pytest.param(b"name = (\r\n'\xe4\xbd\xa0')\r\n", id="windows-line-ends"),
+    ],
+)
+def test_files_are_decoded_as_python_does(tmp_path: Path, source: bytes) -> None:
+    """Editors on Windows write marks and encodings that Python's own import accepts."""
+    path = tmp_path / "submission.py"
+    path.write_bytes(source)
+
+    assert load_module(path, name="submission").name == "\u4f60"
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     """Python's own error."""
     with pytest.raises(FileNotFoundError):

@@ -89,6 +89,17 @@ def test_one_file_is_the_only_problem(source: Path, into: Path) -> None:
         take(file, into, ["softmax", "gelu"])
 
 
+def test_one_file_that_cannot_be_taken_is_refused(source: Path, into: Path) -> None:
+    """What was named and cannot be graded is a usage error, not a zero."""
+    (source / "notes.txt").write_text("x = 1\n")
+    (source / "link.py").symlink_to(source / "gelu.py")
+    (source / "giant.py").write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+
+    for name in ("notes.txt", "link.py", "giant.py"):
+        with pytest.raises(SubmissionError, match="no Python file"):
+            take(source / name, into, ["gelu"])
+
+
 def test_missing_folder_says_what_to_do(tmp_path: Path, into: Path) -> None:
     """A path with nothing there is a usage error."""
     with pytest.raises(SubmissionError, match="there is no folder"):
