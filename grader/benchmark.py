@@ -89,7 +89,7 @@ class Benchmark:
 
         Args:
             problem: Its thresholds merged in.
-            passed: Per dtype, the groups of which every test passed.
+            passed: Per dtype, the groups of which every checkable test passed.
             tell: Told what goes on.
         """
         if self._skip:

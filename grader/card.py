@@ -66,14 +66,16 @@ class Results:
         return len(self.outcomes.get(problem.name, [])) == want
 
     def passed(self, problem: Problem) -> dict[Dtype, frozenset[Group]]:
-        """Per dtype, the groups of which every test passed."""
+        """Per dtype, the groups of which every test passed that could be checked; at least one."""
         ended: dict[tuple[str, Group], set[Verdict]] = {}
         for outcome in self.outcomes.get(problem.name, []):
             ended.setdefault((outcome.dtype, outcome.group), set()).add(outcome.check.verdict)
         dtypes = {dtype for dtype, _ in ended}
         return {
             cast("Dtype", dtype): frozenset(
-                group for group in GROUPS if ended.get((dtype, group)) == {Verdict.PASSED}
+                group
+                for group in GROUPS
+                if ended.get((dtype, group), set()) - {Verdict.NOT_CHECKABLE} == {Verdict.PASSED}
             )
             for dtype in dtypes
         }

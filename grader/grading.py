@@ -20,7 +20,6 @@ import torch
 from grader import checks, discover, inputs
 from grader.checks import Trial
 from grader.sandbox.client import Student
-from grader.sandbox.confine import probe
 from grader.sandbox.launcher import Launcher
 from grader.scorecard import Attempt, Check, Isolation, Verdict
 from grader.spec import GROUPS, Case, Group, Inputs, Problem
@@ -102,7 +101,7 @@ class Grading:
         try:
             student = self.student(trial.problem)
             check = checks.judge(trial, student, self.inputs(trial), self.rng(trial))
-            self.probe(student)
+            self.note_isolation(student)
         except Exception as error:  # noqa: BLE001  whatever is wrong with us must not cost points
             return grader_error(trial.id, error)
         return check
@@ -119,10 +118,9 @@ class Grading:
         running = self._student[1].attempts if self._student is not None else []
         return [*self.attempts, *running]
 
-    def probe(self, student: Student) -> None:
+    def note_isolation(self, student: Student) -> None:
         """Note once what really confines the student's process."""
-        if self.isolation is None and student.pids():
-            self.isolation = probe(student.pids()[0])
+        self.isolation = self.isolation or student.isolation
 
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grader.scorecard import Check, ProblemResult, Status, TestResult, ThresholdResult, Verdict
-from grader.spec import GROUPS, Group, Kind, Phase
-from grader.thresholds import Speed, pay
+from grader.spec import GROUPS, Group, Kind
+from grader.thresholds import NEEDED_GROUPS, Speed, pay
 
 _DIFFERENTIABLE: dict[Group, int] = {"forward": 35, "backward": 25, "gradcheck": 5, "memory": 10}
 _FORWARD_ONLY: dict[Group, int] = {"forward": 60, "memory": 15}
@@ -31,11 +31,6 @@ _PERFORMANCE = 25  # of every kernel problem
 
 # what ran no check of the code can neither earn nor cost
 _OUT_OF_THE_MAXIMUM = frozenset({Verdict.NOT_CHECKABLE, Verdict.NOT_MEASURED})
-_PHASE_GROUPS: dict[Phase, tuple[Group, ...]] = {
-    "forward": ("forward",),
-    "backward": ("forward", "backward"),
-    "both": ("forward", "backward"),
-}
 
 
 @dataclass(frozen=True)
@@ -297,7 +292,7 @@ def _status(
 
 def _correctness(speed: Speed, outcomes: Sequence[Outcome], *, failed: bool) -> str:
     """Why no speed of this dtype can be paid: a test ``failed``, or else none was checked."""
-    for group in _PHASE_GROUPS[speed.threshold.phase]:
+    for group in NEEDED_GROUPS[speed.threshold.phase]:
         verdicts = [
             outcome.check.verdict
             for outcome in outcomes

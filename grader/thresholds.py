@@ -1,18 +1,25 @@
 """Points for speed: what one threshold pays for one ratio. Measures nothing, needs no torch.
 
-Which correctness tests must have passed first is decided in ``grader.score``.
+``grader.score`` looks whether the correctness tests it needs have passed.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from grader.scorecard import ThresholdResult
-from grader.spec import Threshold
+from grader.spec import Group, Phase, Threshold
+
+NEEDED_GROUPS: Mapping[Phase, tuple[Group, ...]] = {
+    "forward": ("forward",),
+    "backward": ("forward", "backward"),
+    "both": ("forward", "backward"),
+}
+"""Groups in which no test of the dtype may have failed before the speed of a phase counts."""
 
 
 @dataclass(frozen=True)

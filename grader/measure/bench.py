@@ -22,6 +22,7 @@ from grader.measure.timed_calls import Prepared
 from grader.measure.verification import verifier
 from grader.scorecard import Check, Verdict
 from grader.spec import BenchmarkCase, Dtype, Group, Phase, Problem
+from grader.thresholds import NEEDED_GROUPS
 
 OpenStudent: TypeAlias = Callable[[BenchmarkCase, Phase], Timer]
 OpenBaseline: TypeAlias = Callable[[BenchmarkCase, Phase, Impl], Timer]
@@ -29,12 +30,6 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 """Comparisons done, comparisons in all, what comes next."""
 
 NO_GPU = "there is no GPU here, and time on another processor says nothing about one"
-
-_NEEDS: Mapping[Phase, tuple[Group, ...]] = {
-    "forward": ("forward",),
-    "backward": ("forward", "backward"),
-    "both": ("forward", "backward"),
-}
 
 
 def measure_problem(
@@ -58,7 +53,7 @@ def measure_problem(
         open_baseline: Likewise of a baseline, in another process.
         gpu: Model as CUDA names it; None where there is none, then nothing is measured.
         device: Where the verifier remakes inputs and runs the oracle; of the timers' type.
-        passed: Per dtype, the groups of which every test passed. A case whose dtype lacks the
+        passed: Per dtype, the groups of which every checkable test passed. A case whose dtype lacks the
             groups its phase needs is not timed and pays nothing.
         peaks: Measured limits of this GPU; None leaves the roofline out.
         n_pairs: Most pairs per comparison.
@@ -113,7 +108,8 @@ def _why_not(
 ) -> str:
     if gpu is None:
         return NO_GPU
-    missing = [group for group in _NEEDS[phase] if group not in passed.get(case.dtype, frozenset())]
+    groups = passed.get(case.dtype, frozenset())
+    missing = [group for group in NEEDED_GROUPS[phase] if group not in groups]
     if not missing:
         return ""
     return f"not every {' and '.join(missing)} test in {case.dtype} passed"

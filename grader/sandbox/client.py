@@ -16,10 +16,11 @@ from typing import Any, Final, Literal
 import torch
 
 from grader.inputs import is_differentiable
+from grader.sandbox.confine import probe
 from grader.sandbox.launcher import Launcher, LaunchError, Process
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
 from grader.sandbox.replies import Raised, Reply, Returned, parse
-from grader.scorecard import Attempt, Verdict
+from grader.scorecard import Attempt, Isolation, Verdict
 from grader.spec import Case, Inputs
 
 MAX_TIMEOUTS: Final = 2
@@ -109,6 +110,7 @@ class Student:
     Attributes:
         target: Where forward and backward run; gradcheck and memory always use the simulator.
         attempts: Workers that ended before we ended them.
+        isolation: What confines the first worker, probed before it sees the submission.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Student:
     ) -> None:
         self.target = target
         self.attempts: list[Attempt] = []
+        self.isolation: Isolation | None = None
         self._launcher = launcher
         self._file = file
         self._entry = entry
@@ -165,14 +168,6 @@ class Student:
         self._refuse_if_given_up()
         self._load(backend, lift=lift)
         return self._ask(op, header, tensors, backend, timeout_s)
-
-    def output(self) -> str:
-        """What the running workers have printed so far."""
-        return "\n".join(line.process.output.text() for line in self._lines.values()).strip()
-
-    def pids(self) -> list[int]:
-        """Processes running now."""
-        return [line.process.pid for line in self._lines.values()]
 
     def close(self) -> None:
         """End all workers."""
@@ -230,7 +225,9 @@ class Student:
                 " taken)",
             )
         if backend not in self._lines:
-            self._lines[backend] = _ready(self._launcher.start(backend), backend)
+            line = _ready(self._launcher.start(backend), backend)
+            self._lines[backend] = line
+            self.isolation = self.isolation or probe(line.process.pid)
         header = {
             "file": str(self._file),
             "entry": self._entry,

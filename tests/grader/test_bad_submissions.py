@@ -99,6 +99,18 @@ def test_the_others_keep_their_points(graded: Graded) -> None:
 
 
 @pytest.mark.slow
+def test_isolation_is_told_though_every_process_died(new_course: Callable[..., Course]) -> None:
+    """What was in force is probed before the submission runs."""
+    course = new_course("os_exit")
+    course.submit({"os_exit.py": BAD["os_exit"][0].replace("{name}", "os_exit")})  # type: ignore[union-attr]  # it has a text
+
+    card = course.run("grade").card
+
+    assert card is not None
+    assert "own process" in card.isolation.in_force
+
+
+@pytest.mark.slow
 def test_traceback_is_the_students_own(graded: Graded) -> None:
     """A crash shows the student's lines and none of the grader's."""
     cause = graded.causes("raises")

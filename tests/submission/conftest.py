@@ -151,7 +151,7 @@ def record(
 
     def keep(check: Check) -> None:
         __tracebackhide__ = True
-        request.config.stash[GRADING].probe(student)
+        request.config.stash[GRADING].note_isolation(student)
         request.node.stash[RECORD] = check
         json_metadata["record"] = check.model_dump(mode="json")
         if check.verdict in {Verdict.NOT_IMPLEMENTED, Verdict.NOT_CHECKABLE}:
