@@ -74,6 +74,8 @@ def settings() -> dict[str, str | int | float | bool]:
         "measure.fetch_one_in": FETCH_ONE_IN,
         "measure.min_verified": MIN_VERIFIED,
         "measure.min_pairs": MIN_PAIRS,
+        "measure.max_pairs": DEFAULT_PAIRS,
+        "measure.pairs_per_look": PAIRS_PER_LOOK,
         "measure.target_half_width": TARGET_HALF_WIDTH,
         "measure.confidence": CONFIDENCE,
         "measure.n_resamples": N_RESAMPLES,
