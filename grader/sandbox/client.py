@@ -267,7 +267,7 @@ class Student:
             what = f"{doing} ended the process: {ended}"
             raise StudentFaultError(verdict, what, printed) from None
         finally:
-            # what is timed has its own budget
+            # timed calls do not count: each has its own limit, together they have none yet
             self._spent_s += time.monotonic() - started if op in _TEST_OPERATIONS else 0.0
         if isinstance(reply, Raised):
             if reply.sticky:
