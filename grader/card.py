@@ -103,7 +103,7 @@ def build(results: Results, interrupted: str = "") -> Scorecard:
         max_score=total.max_score,
         submission=grading.taken.card,
         assignment=_assignment(grading),
-        grader=Grader(version=__version__, settings=settings()),
+        grader=Grader(version=__version__, settings={"inputs.seed": grading.seed} | settings()),
         environment=doctor.environment(grading.device),
         isolation=grading.isolation or NOT_STARTED,
         problems=tuple(scored),

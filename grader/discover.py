@@ -33,7 +33,7 @@ def load_problem(name: str, reference: Path = REFERENCE) -> Problem:
     if not (folder / "problem.py").is_file():
         known = ", ".join(problem_names(reference)) or "none"
         raise ValueError(f"there is no problem {name!r} in {reference.name}/; problems: {known}")
-    problem = _import(folder / "problem.py").PROBLEM
+    problem = getattr(_import(folder / "problem.py"), "PROBLEM", None)
     if not isinstance(problem, Problem):
         raise ValueError(f"{name}/problem.py: PROBLEM is not a grader.spec.Problem")  # noqa: TRY004  one error type for all a course author can get wrong
     if problem.name != name:
@@ -61,7 +61,9 @@ def _hidden_cases(folder: Path) -> tuple[Case, ...]:
     path = folder / "hidden.py"
     if not path.is_file():
         return ()
-    cases = tuple(_import(path).CASES)
+    cases = getattr(_import(path), "CASES", None)
+    if not isinstance(cases, tuple):
+        raise ValueError(f"{folder.name}/hidden.py: CASES is not a tuple of cases")  # noqa: TRY004  as above
     shown = [case.id for case in cases if case.visibility != "hidden"]
     if shown:
         raise ValueError(f"{folder.name}/hidden.py: not marked hidden: {', '.join(shown)}")
@@ -74,5 +76,9 @@ def _import(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        where = f"{path.parent.name}/{path.name}"
+        raise ValueError(f"{where} does not load: {type(error).__name__}: {error}") from error
     return module

@@ -17,7 +17,7 @@ from typing import Literal
 
 import torch
 
-from grader import checks, discover, inputs
+from grader import checks, discover, inputs, verify
 from grader.checks import Trial
 from grader.sandbox.client import Student
 from grader.sandbox.launcher import Launcher
@@ -101,10 +101,16 @@ class Grading:
         try:
             student = self.student(trial.problem)
             check = checks.judge(trial, student, self.inputs(trial), self.rng(trial))
-            self.note_isolation(student)
+            return self.finished(trial, student, check)
         except Exception as error:  # noqa: BLE001  whatever is wrong with us must not cost points
             return grader_error(trial.id, error)
-        return check
+
+    def finished(self, trial: Trial, student: Student, check: Check) -> Check:
+        """The check of a test that has run, with what the student's code printed meanwhile."""
+        self.isolation = self.isolation or student.isolation
+        printed = student.printed()
+        # a hidden case's values could be printed, too
+        return check if trial.context.hidden else verify.with_printed(check, printed)
 
     def end_student(self) -> None:
         """End the running process."""
@@ -117,10 +123,6 @@ class Grading:
         """Processes that ended before their time, so far."""
         running = self._student[1].attempts if self._student is not None else []
         return [*self.attempts, *running]
-
-    def note_isolation(self, student: Student) -> None:
-        """Note once what really confines the student's process."""
-        self.isolation = self.isolation or student.isolation
 
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":

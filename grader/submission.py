@@ -93,7 +93,8 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
             f"there is no folder {path}: pass the folder with the <problem>.py files"
         )
     solutions = {f"{name}.py": path / name / "solution.py" for name in problems}
-    if any(source.is_file() for source in solutions.values()):
+    is_reference = any((path / name / "problem.py").is_file() for name in problems)
+    if is_reference:
         return {name: source for name, source in solutions.items() if source.is_file()}, []
     sources, ignored = {}, []
     try:

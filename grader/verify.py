@@ -47,6 +47,14 @@ def fail(verdict: Verdict, what: str, context: Context, *details: str) -> Check:
     return Check(verdict=verdict, cause=_cut("\n  ".join(lines)))
 
 
+def with_printed(check: Check, printed: str) -> Check:
+    """A failed check with what the student's code printed during the test."""
+    if not printed or check.verdict is Verdict.PASSED:
+        return check
+    lines = "\n    ".join(printed.splitlines())
+    return check.model_copy(update={"cause": _cut(f"{check.cause}\n  it printed:\n    {lines}")})
+
+
 def _cut(cause: str) -> str:
     """A cause that a card can hold: the middle goes, where and why and how to rerun stay."""
     if len(cause) <= MAX_CAUSE_CHARS:

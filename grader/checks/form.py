@@ -49,6 +49,9 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 def form(trial: Trial, outcome: Outcome, wanted: Mapping[str, torch.Tensor]) -> Check | None:
     """Type, number, shape and dtype of the outputs."""
     want = "a tensor" if list(wanted) == ["y"] else f"a tuple of {len(wanted)} tensors"
+    if outcome.reply.returned == "other_dtype":
+        what = f"{outcome.reply.what}, want {trial.case.dtype}"
+        return verify.fail(Verdict.WRONG_DTYPE, what, trial.context)
     if outcome.reply.returned == "other":
         what = f"{outcome.reply.what}, want {want}"
         return verify.fail(Verdict.WRONG_TYPE, what, trial.context)

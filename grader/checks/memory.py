@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from grader import verify
@@ -26,8 +28,13 @@ def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator)
     except StudentFaultError as fault:
         return ended(trial, fault)
     reply = outcome.reply
-    if not reply.n_launches:
-        what = "no kernel was launched: this problem asks for a kernel of your own"
+    n_outputs = sum(math.prod(packed.header.shape) for packed in outcome.outputs.values())
+    if not reply.n_launches or reply.written < n_outputs:
+        # how much of the work is the student's own is judged by time elsewhere; this is its floor
+        what = (
+            f"kernels of your own wrote {reply.written} elements, but the output has {n_outputs}:"
+            " this problem asks for kernels that compute all of it"
+        )
         return verify.fail(Verdict.FOREIGN_KERNEL, what, trial.context)
     order = list(Verdict)
     findings = sorted(

@@ -185,6 +185,8 @@ def _returned(returned: object, loaded: Loaded) -> tuple[dict[str, torch.Tensor]
     for name, value in zip(names, values, strict=True):
         if what := _unsendable(value, loaded):
             return {}, {"returned": "other", "what": f"{name} is {what}"}
+        if (dtype := str(value.dtype).removeprefix("torch.")) not in ITEMSIZE:
+            return {}, {"returned": "other_dtype", "what": f"{name} has dtype {dtype}"}
     return dict(zip(names, values, strict=True)), {"returned": "tensors"}
 
 
@@ -199,8 +201,6 @@ def _unsendable(value: object, loaded: Loaded) -> str:
         return "a tensor on the CPU, not on the device of the inputs"
     if value.layout is not torch.strided or value.device.type != want:
         return f"a {value.layout} tensor on {value.device.type}"
-    if str(value.dtype).removeprefix("torch.") not in ITEMSIZE:
-        return f"a tensor of dtype {value.dtype}"
     if value.ndim > MAX_AXES or value.numel() * value.element_size() > MESSAGE_LIMIT_BYTES:
         return f"a tensor of shape {tuple(value.shape)}"[:200]
     return ""

@@ -26,6 +26,7 @@ from grader.spec import Case, Inputs
 MAX_TIMEOUTS: Final = 2
 MAX_RESTARTS: Final = 3
 PROBLEM_LIMIT_S: Final = 600.0
+PRINTED_SHOWN_BYTES: Final = 2000
 READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
 LOAD_TIMEOUT_S: Final = 60.0
 
@@ -169,6 +170,11 @@ class Student:
         self._load(backend, lift=lift)
         return self._ask(op, header, tensors, backend, timeout_s)
 
+    def printed(self) -> str:
+        """What the submission printed since the last time, its beginning."""
+        shown = [line.process.output.take(PRINTED_SHOWN_BYTES) for line in self._lines.values()]
+        return "\n".join(text for text in shown if text)
+
     def close(self) -> None:
         """End all workers."""
         for line in self._lines.values():
@@ -279,7 +285,7 @@ class Student:
         process = self._lines.pop(backend).process
         ended = process.stop(grace_s=0.0 if why else 1.0)
         self.attempts.append(Attempt(problem=self._entry, backend=backend, ended=why or ended))
-        return ended, process.output.text()[-2000:]
+        return ended, process.output.take(PRINTED_SHOWN_BYTES)
 
 
 def _ready(process: Process, backend: Backend) -> Line:
@@ -292,7 +298,7 @@ def _ready(process: Process, backend: Backend) -> Line:
         why = f"{type(error).__name__} {error}"
     if why:
         ended = process.stop(grace_s=1.0)
-        printed = process.output.text()[-2000:]
+        printed = process.output.take(PRINTED_SHOWN_BYTES)
         raise LaunchError(f"a worker process did not start: {why}, {ended}\n{printed}")
     return line
 

@@ -44,8 +44,6 @@ def scrubbed_environment(environment: Mapping[str, str], scratch: Path) -> dict[
         "TRITON_CACHE_DIR": str(scratch / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
         "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUNBUFFERED": "1",
         # one thread: a fork of a threaded process is not safe, and cores belong to the pool
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",

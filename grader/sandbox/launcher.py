@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -11,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +29,10 @@ OUTPUT_KEPT_BYTES: Final = 32 * 1024
 ZYGOTE_START_S: Final = 120.0
 ZYGOTE_ANSWER_S: Final = 30.0  # a fork takes 15 ms; a student can stop the zygote with a signal
 STOP_S: Final = 5.0
+CATCH_UP_S: Final = 0.2
 
-# -I: nothing of the environment or the working directory gets onto the path but what is passed here
+# -I: nothing of the environment or the working directory gets onto the path but what is passed here;
+# -u: what is printed before a crash is not lost
 _BOOTSTRAP = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
     "from grader.sandbox.worker import main; main(sys.argv[2:])"
@@ -44,8 +49,9 @@ class OutputDrain:
     def __init__(self) -> None:
         self.read_fd, self.write_fd = os.pipe()
         os.set_inheritable(self.write_fd, True)
-        self.kept = bytearray()
-        self.n_bytes = 0
+        self._kept = bytearray()
+        self._n_bytes = 0
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._drain, daemon=True)
 
     def start(self) -> None:
@@ -62,20 +68,35 @@ class OutputDrain:
         """Take what is left once the worker is gone."""
         self._thread.join(STOP_S)
 
-    def text(self) -> str:
-        """What was printed, with a note if it was cut."""
-        text = bytes(self.kept).decode(errors="replace")
-        if self.n_bytes > len(self.kept):
-            text += f"\n[cut: {len(self.kept)} of {self.n_bytes} bytes shown]"
-        return text
+    def take(self, limit: int = OUTPUT_KEPT_BYTES) -> str:
+        """What was printed since the last time, its first ``limit`` bytes, with a note if cut."""
+        self._catch_up()
+        with self._lock:
+            kept, n_bytes = bytes(self._kept[:limit]), self._n_bytes
+            self._kept.clear()
+            self._n_bytes = 0
+        text = kept.decode(errors="replace").rstrip()
+        return text if n_bytes <= limit else f"{text}\n[cut: the first {limit} of {n_bytes} bytes]"
+
+    def _catch_up(self) -> None:
+        """Wait for what lies in the pipe already; not for a worker that goes on printing."""
+        deadline = time.monotonic() + CATCH_UP_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            waiting = array.array("i", [0])
+            try:
+                fcntl.ioctl(self.read_fd, termios.FIONREAD, waiting)
+            except OSError:  # closed: everything is taken
+                return
+            if not waiting[0]:
+                return
+            time.sleep(0.001)
 
     def _drain(self) -> None:
         with os.fdopen(self.read_fd, "rb", buffering=0) as pipe:
             while data := pipe.read(1 << 20):
-                self.n_bytes += len(data)
-                room = OUTPUT_KEPT_BYTES - len(self.kept)
-                if room > 0:
-                    self.kept += data[:room]
+                with self._lock:
+                    self._n_bytes += len(data)
+                    self._kept += data[: OUTPUT_KEPT_BYTES - len(self._kept)]
 
 
 @dataclass
@@ -273,7 +294,7 @@ def _spawn(
 def _python(arguments: list[str], descriptors: list[int], scratch: Path) -> subprocess.Popen[bytes]:
     path = [str(ROOT), *(entry for entry in sys.path if entry and entry != str(ROOT))]
     return subprocess.Popen(
-        [sys.executable, "-I", "-c", _BOOTSTRAP, json.dumps(path), *arguments],
+        [sys.executable, "-I", "-B", "-u", "-c", _BOOTSTRAP, json.dumps(path), *arguments],
         env=scrubbed_environment(os.environ, scratch),
         pass_fds=descriptors,
         cwd=scratch,

@@ -89,12 +89,16 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
+    """The message; Triton puts the failing assertion's own words into the cause."""
+    text = _message(error)
+    return text if error.__cause__ is None else f"{text}\n{_message(error.__cause__)}"
+
+
+def _message(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception as broken:  # noqa: BLE001  a student's own exception class may do anything
-        text = f"(its message raised {type(broken).__name__})"
-    # Triton puts the failing assertion's own words into the cause
-    return text if error.__cause__ is None else f"{text}\n{error.__cause__}"
+        return f"(its message raised {type(broken).__name__})"
 
 
 def _raised_in(error: BaseException, folder: Path) -> bool:

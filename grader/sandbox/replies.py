@@ -75,7 +75,7 @@ class FindingSeen(BaseModel):
 class Returned(Reply):
     """The entry point returned."""
 
-    returned: Literal["tensors", "other"]
+    returned: Literal["tensors", "other", "other_dtype"]
     what: Text = ""
     """What came instead of tensors."""
     wrong_grads: dict[Text, Text] = Field(default_factory=dict)

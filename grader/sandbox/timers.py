@@ -18,7 +18,13 @@ from grader.measure.implementations import Impl
 from grader.measure.pairs import WorkerFault
 from grader.measure.roofline import Probe, probe_specs
 from grader.measure.timed_calls import Called, Fetched, Prepared
-from grader.sandbox.client import Backend, Line, Student, StudentFaultError
+from grader.sandbox.client import (
+    PRINTED_SHOWN_BYTES,
+    Backend,
+    Line,
+    Student,
+    StudentFaultError,
+)
 from grader.sandbox.device_buffer import Buffers, DeviceBuffer
 from grader.sandbox.launcher import Launcher
 from grader.sandbox.protocol import MESSAGE_LIMIT_BYTES, Packed, PeerClosedError, ProtocolError
@@ -155,7 +161,7 @@ class Baselines:
         try:
             reply, tensors = self._line.ask(op, header, (), limit_s)
         except (TimeoutError, ProtocolError, PeerClosedError) as error:
-            printed = self._line.process.output.text()[-2000:]
+            printed = self._line.process.output.take(PRINTED_SHOWN_BYTES)
             self.close()
             raise _fault(f"{op}: {type(error).__name__} {error}\n{printed}") from error
         if isinstance(reply, Raised):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from grader.scorecard import Status
-from tests.grader.course import Course, Graded
+from tests.grader.course import SOLUTION, Course, Graded
 
 HEAD = "import os, sys, time\nimport torch\n"
 CALL = HEAD + "def {name}(x):\n    "
@@ -48,6 +48,24 @@ BAD = {
         {"out_of_memory"},
         "can't allocate memory",
     ),
+    "prints": (
+        CALL + "print('x is', tuple(x.shape)); return 3 * x\n",
+        {"wrong_value"},
+        "x is (5,)",
+    ),
+    "prints_and_floods": (
+        CALL + "print('y' * 100_000_000); return 3 * x\n",
+        {"wrong_value"},
+        "[cut: the first 2000 of 100000001 bytes]",
+    ),
+    "token_kernel": (
+        SOLUTION.replace("    y = torch", "    z = torch")
+        .replace("(x, y, x.numel()", "(x, z, 1")
+        .replace("return y", "return 2 * x"),
+        {"passed"},
+        "kernels of your own wrote",
+    ),
+    "integers": (CALL + "return (2 * x).to(torch.uint8)\n", {"wrong_dtype"}, "dtype uint8, want"),
     "floods": (CALL + "print('x' * 100_000_000); return 2 * x\n", {"passed"}, ""),
     "not_written": (
         CALL + "raise NotImplementedError('TODO: later')\n",

@@ -72,6 +72,7 @@ def test_reference_layout_gives_one_file_per_problem(source: Path, into: Path) -
     """In reference/ a problem's file is <problem>/solution.py."""
     for name in ("gelu", "softmax"):
         (source / name).mkdir()
+        (source / name / "problem.py").touch()
         (source / name / "solution.py").write_text(f"# {name}\n")
 
     taken = take(source, into, ["gelu", "softmax"])

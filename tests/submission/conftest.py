@@ -145,13 +145,13 @@ def rng(request: pytest.FixtureRequest, trial: Trial) -> torch.Generator:
 
 @pytest.fixture
 def record(
-    request: pytest.FixtureRequest, json_metadata: dict[str, Any], student: Student
+    request: pytest.FixtureRequest, json_metadata: dict[str, Any], trial: Trial, student: Student
 ) -> Callable[[Check], None]:
     """Record the check of this test, then end it: passed, failed, or skipped as not started."""
 
     def keep(check: Check) -> None:
         __tracebackhide__ = True
-        request.config.stash[GRADING].note_isolation(student)
+        check = request.config.stash[GRADING].finished(trial, student, check)
         request.node.stash[RECORD] = check
         json_metadata["record"] = check.model_dump(mode="json")
         if check.verdict in {Verdict.NOT_IMPLEMENTED, Verdict.NOT_CHECKABLE}:
