@@ -16,7 +16,7 @@ from grader.checks.gradcheck import GRADCHECK_ATOL, GRADCHECK_EPS, GRADCHECK_RTO
 from grader.grading import Grading
 from grader.measure import constants
 from grader.measure.rows import Measurement, with_paid
-from grader.sandbox.client import MAX_RESTARTS, MAX_TIMEOUTS, PROBLEM_LIMIT_S
+from grader.sandbox.client import MAX_RESTARTS, MAX_TIMEOUTS, PROBLEM_LIMIT_S, TIMING_LIMIT_S
 from grader.scorecard import (
     Assignment,
     Check,
@@ -125,6 +125,7 @@ def settings() -> dict[str, str | int | float | bool]:
         "worker.max_timeouts": MAX_TIMEOUTS,
         "worker.max_restarts": MAX_RESTARTS,
         "worker.problem_limit_s": PROBLEM_LIMIT_S,
+        "worker.timing_limit_s": TIMING_LIMIT_S,
         **constants.settings(),
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from grader.measure.constants import TARGET_HALF_WIDTH
+from grader.measure.constants import CONFIDENCE, TARGET_HALF_WIDTH
 from grader.measure.implementations import BaselineError, Impl, impls_of
 from grader.measure.pairs import Samples
 from grader.measure.roofline import Peaks, limit_ms, roofline_pct
@@ -273,6 +273,7 @@ def _unstable(interval: Interval) -> str:
     if interval.relative_half_width <= TARGET_HALF_WIDTH:
         return ""
     return (
-        f"the 95 % interval is still +-{100 * interval.relative_half_width:.1f} % wide after"
-        f" {interval.n} calls; its lower bound counts"
+        f"the {100 * CONFIDENCE:g} % interval is still"
+        f" +-{100 * interval.relative_half_width:.1f} % wide after {interval.n} calls; its lower"
+        " bound counts"
     )

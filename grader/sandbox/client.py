@@ -26,6 +26,7 @@ from grader.spec import Case, Inputs
 MAX_TIMEOUTS: Final = 2
 MAX_RESTARTS: Final = 3
 PROBLEM_LIMIT_S: Final = 600.0
+TIMING_LIMIT_S: Final = 600.0  # of one problem's prepare and calls; the reference takes 10 s (H200)
 PRINTED_SHOWN_BYTES: Final = 2000
 READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
 LOAD_TIMEOUT_S: Final = 60.0
@@ -128,6 +129,7 @@ class Student:
         self._load_faults: dict[Backend, StudentFaultError] = {}
         self._n_timeouts = 0
         self._spent_s = 0.0
+        self._timed_s = 0.0
 
     def forward(
         self, inputs: Inputs, *, backend: Backend, case: Case, lift: bool = False
@@ -214,6 +216,8 @@ class Student:
             why = f"this problem's process ended {len(self.attempts)} times"
         elif self._spent_s > PROBLEM_LIMIT_S:
             why = f"this problem used up its {PROBLEM_LIMIT_S:g} s"
+        elif self._timed_s > TIMING_LIMIT_S:
+            why = f"timing this problem used up its {TIMING_LIMIT_S:g} s"
         else:
             return
         raise StudentFaultError(Verdict.BLOCKED, f"not run: {why} before")
@@ -273,12 +277,15 @@ class Student:
             what = f"{doing} ended the process: {ended}"
             raise StudentFaultError(verdict, what, printed) from None
         finally:
-            # timed calls do not count: each has its own limit, together they have none yet
-            self._spent_s += time.monotonic() - started if op in _TEST_OPERATIONS else 0.0
+            took_s = time.monotonic() - started
+            if op in _TEST_OPERATIONS:
+                self._spent_s += took_s
+            else:
+                self._timed_s += took_s
         if isinstance(reply, Raised):
             if reply.sticky:
                 self._end(backend, "CUDA context lost")
-            raise _fault(reply)
+            raise _fault(reply, backend)
         return reply, got
 
     def _end(self, backend: Backend, why: str = "") -> tuple[str, str]:
@@ -303,7 +310,7 @@ def _ready(process: Process, backend: Backend) -> Line:
     return line
 
 
-def _fault(raised: Raised) -> StudentFaultError:
+def _fault(raised: Raised, backend: Backend) -> StudentFaultError:
     if raised.stage == "import":
         what = f"importing it raised {raised.type}: {raised.message}"
         return StudentFaultError(Verdict.IMPORT_ERROR, what, raised.traceback)
@@ -313,7 +320,10 @@ def _fault(raised: Raised) -> StudentFaultError:
     what = f"{raised.type}: {raised.message}" if raised.message else raised.type
     if raised.kind == "exit":
         what = f"the call tried to end the process: {what}"
-    return StudentFaultError(_KIND_VERDICT[raised.kind], what, raised.traceback)
+    verdict = _KIND_VERDICT[raised.kind]
+    if verdict is Verdict.NOT_CHECKABLE and backend == "cuda":
+        verdict = Verdict.CRASHED  # only the simulator lacks anything
+    return StudentFaultError(verdict, what, raised.traceback)
 
 
 def _arguments(inputs: Inputs, *, lift: bool) -> tuple[dict[str, Any], list[Packed]]:

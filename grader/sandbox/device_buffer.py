@@ -44,7 +44,10 @@ class DeviceBuffer:
         self._pointer = ctypes.c_void_p()
         _check(_runtime().cudaMalloc(ctypes.byref(self._pointer), ctypes.c_size_t(n_bytes)))
         handle = _Handle()
-        _check(_runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self._pointer))
+        code = _runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self._pointer)
+        if code:
+            self.close()
+        _check(code)
         self.handle = bytes(handle).hex()
         self._bytes = _as_bytes(self._pointer.value, n_bytes)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from grader import inputs, verify
-from grader.checks.trial import oracle
+from grader.checks.trial import double_leaves, grad_outputs, oracle
 from grader.discover import REFERENCE, ROOT, load_problem, problem_names
 from grader.scorecard import Check, Verdict
 from grader.spec import MAX_GRADCHECK_ELEMENTS, Case, Problem
@@ -19,17 +19,21 @@ from grader.spec import MAX_GRADCHECK_ELEMENTS, Case, Problem
 Verdicts: TypeAlias = "dict[tuple[str, str], Check]"
 Graded: TypeAlias = "Callable[[Path, str], Verdicts]"
 
+EXPECTED = {"EXPECTED_VERDICT", "EXPECTED_GROUP", "EXPECTED_CASES"}
 NAMES = problem_names()
 PROBLEMS = [pytest.param(load_problem(name), id=name) for name in NAMES]
 WRONG = [
     pytest.param(path, id=f"{path.parent.parent.name}-{path.stem}")
     for path in sorted(REFERENCE.glob("*/wrong/*.py"))
 ]
-FORWARD_CASES = [
-    pytest.param(load_problem(name), case, id=f"{name}-{case.id}")
-    for name in NAMES
-    for case in load_problem(name).cases_in("forward")
-]
+FORWARD_CASES, BACKWARD_CASES = (
+    [
+        pytest.param(load_problem(name), case, id=f"{name}-{case.id}")
+        for name in NAMES
+        for case in load_problem(name).cases_in(group)
+    ]
+    for group in ("forward", "backward")
+)
 
 
 def failed(verdicts: Verdicts) -> dict[tuple[str, str], Verdict]:
@@ -47,6 +51,8 @@ def expectation(path: Path) -> dict[str, object]:
             name = node.targets[0].id
             if name.startswith("EXPECTED_"):
                 constants[name] = ast.literal_eval(node.value)
+    missing = EXPECTED - constants.keys()
+    assert not missing, f"{path} must say at its top: {', '.join(sorted(missing))}"
     return constants
 
 
@@ -88,6 +94,32 @@ def test_zeros_fail(problem: Problem, case: Case) -> None:
         assert check is not None
 
 
+@pytest.mark.parametrize(("problem", "case"), BACKWARD_CASES)
+def test_zero_gradients_fail(problem: Problem, case: Case) -> None:
+    """No case has a tolerance so loose that gradients of zero pass it."""
+    leaves = double_leaves(inputs.draw(problem, case, seed=1))
+    outputs = oracle(problem, leaves)
+    sent = grad_outputs(case, outputs, inputs.rng_for(2))
+    asked = {n: x for n, x in leaves.items() if isinstance(x, torch.Tensor) and x.requires_grad}
+    wanted = torch.autograd.grad(
+        list(outputs.values()),
+        list(asked.values()),
+        [sent[name].double() for name in outputs],
+    )
+    context = verify.Context("zeros", case.why)
+
+    for name, want in zip(asked, wanted, strict=True):
+        check = verify.compare(
+            torch.zeros_like(want),
+            want,
+            problem.tolerance(case, f"grad:{name}"),
+            output=name,
+            wrong_verdict=Verdict.WRONG_GRADIENT,
+            context=context,
+        )
+        assert check is not None, name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WRONG)
 def test_wrong_submission_is_caught(path: Path, graded: Graded) -> None:
@@ -112,11 +144,13 @@ def test_every_kind_of_mistake_is_known(problem: Problem, graded: Graded) -> Non
     misses = [failed(graded(path, problem.name)) for path in paths]
     groups = [{group for group, _ in miss} for miss in misses]
 
-    assert len(paths) >= 3
-    assert {"memory"} in groups
-    assert any(len({case for _, case in miss}) == 1 for miss in misses)
+    assert len(paths) >= 3, f"reference/{problem.name}/wrong/ needs three files or more"
+    assert {"memory"} in groups, "no wrong file is caught by the memory group alone"
+    one_case = any(len({case for _, case in miss}) == 1 for miss in misses)
+    assert one_case, "no wrong file is caught by a single case"
     if problem.differentiable:
-        assert {"backward"} in groups or {"backward", "gradcheck"} in groups
+        in_backward = {"backward"} in groups or {"backward", "gradcheck"} in groups
+        assert in_backward, "no wrong file is caught by backward alone"
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
