@@ -87,8 +87,12 @@ def grade(
     except Exception:  # noqa: BLE001  Python's own exit code is 1, which says "below --min-score"
         traceback.print_exc()
         _fail("this is a fault of the grader, not of your code; please report it", GRADER_ERROR)
-    print_card(card, Console())
-    print(f"scorecard: {out / 'scorecard.json'}")
+    try:
+        print_card(card, Console())
+        print(f"scorecard: {out / 'scorecard.json'}", flush=True)
+    except (OSError, SystemExit):  # a full disk, or a reader that left: rich raises SystemExit(1)
+        # the card is on disk, so the exit code says what it says; nothing is left to flush
+        sys.stdout = None  # as Python itself does where stdout is closed
     if card.status is Status.GRADER_ERROR:
         raise typer.Exit(GRADER_ERROR)
     if min_score is not None and (card.score is None or card.score < min_score):

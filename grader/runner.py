@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -129,9 +130,20 @@ class Run:
             arguments += ["-W", "default"]
             os.environ.pop("PYTEST_ADDOPTS", None)
             arguments += ["--json-report", f"--json-report-file={report}"]
+            # faulthandler wants an open stderr; a user's own options and plugins change what is run
+            arguments += ["-p", "no:faulthandler", "-p", "pytest_jsonreport.plugin"]
+            ours = {
+                "PYTEST_ADDOPTS": "",
+                "PYTEST_PLUGINS": "",
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            }
             said = io.StringIO()
             # pytest's own report is for a terminal; the card holds all of it
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with (
+                mock.patch.dict(os.environ, ours),
+                contextlib.redirect_stdout(said),
+                contextlib.redirect_stderr(said),
+            ):
                 code = pytest.main(arguments, plugins=[Recorder(self)])
             if code == pytest.ExitCode.INTERRUPTED:
                 raise KeyboardInterrupt

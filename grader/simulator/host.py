@@ -229,18 +229,19 @@ def _cuda_functions() -> dict[str, Any]:
     """What torch.cuda answers on a machine with one A100 (the GPU of the course notes)."""
     stream = _Stream()
 
-    def nothing(*_args: Any, **_kwargs: Any) -> None:
-        pass
+    def nothing() -> Callable[..., None]:
+        # one function under two names is refused by dynamo, should it be imported meanwhile
+        return lambda *_args, **_kwargs: None
 
     return {
         "is_available": lambda: not _asked_by_torch(),
         "is_initialized": lambda: not _asked_by_torch(),
-        "init": nothing,
+        "init": nothing(),
         "device_count": lambda: 0 if _asked_by_torch() else 1,
         "current_device": lambda: 0,
-        "set_device": nothing,
-        "synchronize": nothing,
-        "empty_cache": nothing,
+        "set_device": nothing(),
+        "synchronize": nothing(),
+        "empty_cache": nothing(),
         "get_device_name": lambda *_: _PROPERTIES.name,
         "get_device_capability": lambda *_: (8, 0),
         "get_device_properties": lambda *_: _PROPERTIES,

@@ -46,9 +46,8 @@ class _Folder:
         self.importlib = self._importlib()
 
     def load(self, path: Path, name: str) -> types.ModuleType:
-        source = (
-            path.read_bytes()
-        )  # compile heeds a byte order mark and a coding line, as import does
+        # from bytes, compile heeds a byte order mark and a coding line, as import does
+        source = path.read_bytes()
         module = types.ModuleType(name)
         module.__file__ = str(path)
         module.__spec__ = ModuleSpec(name, None, origin=str(path))

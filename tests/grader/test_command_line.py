@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -89,6 +90,27 @@ def test_below_min_score(course: Course) -> None:
     assert graded.card is not None
     assert graded.card.status is Status.GRADED
     assert [problem.name for problem in graded.card.problems] == ["double"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", ["| head -1; exit ${PIPESTATUS[0]}", ">/dev/full", "2>&- <&-"])
+def test_where_the_output_goes_changes_no_grade(course: Course, shell: str) -> None:
+    """A reader that left, a full disk, a closed stream; and options of pytest that are not ours."""
+    command = shlex.join(course.command("grade", "--problem", "double"))
+
+    ended = subprocess.run(
+        ["bash", "-c", f"{command} {shell}"],
+        check=False,
+        cwd=course.root,
+        env=os.environ | {"PYTEST_ADDOPTS": "-k nothing --no-such-option"},
+        capture_output=True,
+        timeout=300,
+    )
+
+    card = course.card()
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False)
+    assert card is not None
+    assert (card.status, card.score) == (Status.GRADED, 7.5)
 
 
 @pytest.mark.slow

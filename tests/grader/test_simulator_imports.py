@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -123,6 +124,23 @@ def test_a_missing_file(tmp_path: Path) -> None:
     """Python's own error."""
     with pytest.raises(FileNotFoundError):
         load_module(tmp_path / "nothing.py", name="nothing")
+
+
+def test_dynamo_may_be_imported_by_a_submission() -> None:
+    """Importing it lists the functions of torch.cuda, here the pretended ones, each under one name."""
+    program = (
+        "import torch\n"
+        "from grader.simulator import pretend_gpu\n"
+        "with pretend_gpu():\n"
+        "    assert torch.compiler.disable(lambda: 1)() == 1\n"
+    )
+
+    # a process of its own: dynamo makes its list once
+    ended = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120
+    )
+
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_compiled_function_may_launch_kernels(tmp_path: Path) -> None:
