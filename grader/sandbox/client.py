@@ -6,20 +6,20 @@ problem up after too many of them.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 
 from grader.inputs import is_differentiable
 from grader.sandbox.confine import probe
-from grader.sandbox.launcher import Launcher, LaunchError, Process
+from grader.sandbox.launcher import Launcher
+from grader.sandbox.line import PRINTED_SHOWN_BYTES, Backend, Line, ready
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
-from grader.sandbox.replies import Raised, Reply, Returned, parse
+from grader.sandbox.replies import Raised, Reply, Returned
 from grader.scorecard import Attempt, Isolation, Verdict
 from grader.spec import Case, Inputs
 
@@ -27,11 +27,7 @@ MAX_TIMEOUTS: Final = 2
 MAX_RESTARTS: Final = 3
 PROBLEM_LIMIT_S: Final = 600.0
 TIMING_LIMIT_S: Final = 600.0  # of one problem's prepare and calls; the reference takes 10 s (H200)
-PRINTED_SHOWN_BYTES: Final = 2000
-READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
 LOAD_TIMEOUT_S: Final = 60.0
-
-Backend = Literal["sim", "cuda"]
 
 _TEST_OPERATIONS = frozenset({"load", "forward", "vjp"})
 _KIND_VERDICT = {
@@ -74,36 +70,6 @@ class Outcome:
     outputs: Mapping[str, Packed]
     grads: Mapping[str, Packed]
     after: Mapping[str, Packed]
-
-
-@dataclass
-class Line:
-    """One running worker and the requests sent to it."""
-
-    process: Process
-    seq: itertools.count[int] = field(default_factory=itertools.count)
-
-    def ask(
-        self, op: str, header: Mapping[str, Any], tensors: Sequence[Packed], timeout_s: float
-    ) -> tuple[Reply, dict[str, Packed]]:
-        """One request, one reply.
-
-        Raises:
-            ProtocolError: If the reply is not one.
-            PeerClosedError: If the worker ended.
-            TimeoutError: If it did not answer in time.
-        """
-        seq = next(self.seq)
-        channel = self.process.channel
-        channel.send({**header, "op": op, "seq": seq}, tensors, timeout_s)
-        message = channel.receive(timeout_s)
-        try:
-            reply = parse(message.header, op)
-        except ValueError as error:
-            raise ProtocolError(f"the worker's answer to {op!r} is not one: {error}") from error
-        if reply.seq != seq:
-            raise ProtocolError(f"the worker answered request {reply.seq}, not {seq}")
-        return reply, message.tensors
 
 
 class Student:
@@ -235,7 +201,7 @@ class Student:
                 " taken)",
             )
         if backend not in self._lines:
-            line = _ready(self._launcher.start(backend), backend)
+            line = ready(self._launcher.start(backend), backend)
             self._lines[backend] = line
             self.isolation = self.isolation or probe(line.process.pid)
         header = {
@@ -295,21 +261,6 @@ class Student:
         return ended, process.output.take(PRINTED_SHOWN_BYTES)
 
 
-def _ready(process: Process, backend: Backend) -> Line:
-    """The line to a worker that answers. One that does not has not seen the submission yet."""
-    line = Line(process)
-    try:
-        reply, _ = line.ask("ready", {"backend": backend}, (), READY_TIMEOUT_S)
-        why = f"{reply.type}: {reply.message}" if isinstance(reply, Raised) else ""
-    except (ProtocolError, PeerClosedError, TimeoutError) as error:
-        why = f"{type(error).__name__} {error}"
-    if why:
-        ended = process.stop(grace_s=1.0)
-        printed = process.output.take(PRINTED_SHOWN_BYTES)
-        raise LaunchError(f"a worker process did not start: {why}, {ended}\n{printed}")
-    return line
-
-
 def _fault(raised: Raised, backend: Backend) -> StudentFaultError:
     if raised.stage == "import":
         what = f"importing it raised {raised.type}: {raised.message}"
@@ -345,6 +296,3 @@ def _pack(name: str, tensor: torch.Tensor, *, lift: bool) -> Packed:
 
 def _named(tensors: Mapping[str, Packed], prefix: str) -> dict[str, Packed]:
     return {n.removeprefix(prefix): p for n, p in tensors.items() if n.startswith(prefix)}
-
-
-__all__ = ["LaunchError", "Outcome", "Student", "StudentFaultError"]

@@ -18,15 +18,10 @@ from grader.measure.implementations import Impl
 from grader.measure.pairs import WorkerFault
 from grader.measure.roofline import Probe, probe_specs
 from grader.measure.timed_calls import Called, Fetched, Prepared
-from grader.sandbox.client import (
-    PRINTED_SHOWN_BYTES,
-    Backend,
-    Line,
-    Student,
-    StudentFaultError,
-)
+from grader.sandbox.client import Student, StudentFaultError
 from grader.sandbox.device_buffer import Buffers, DeviceBuffer
 from grader.sandbox.launcher import Launcher
+from grader.sandbox.line import PRINTED_SHOWN_BYTES, Backend, Line
 from grader.sandbox.protocol import MESSAGE_LIMIT_BYTES, Packed, PeerClosedError, ProtocolError
 from grader.sandbox.replies import CalledReply, DeviceTensor, PreparedReply, Raised, Reply
 from grader.sandbox.replies import Fetched as FetchedReply
