@@ -23,7 +23,7 @@ from grader.sandbox.client import Student
 from grader.sandbox.launcher import Launcher
 from grader.scorecard import Attempt, Check, Isolation, Verdict
 from grader.spec import GROUPS, Case, Group, Inputs, Problem
-from grader.submission import Taken, take
+from grader.submission import Taken, readable, take
 
 Device = Literal["cpu", "cuda"]
 
@@ -127,7 +127,7 @@ class Grading:
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":
             return ""
-        path = str(self.request.path)
+        path = readable(str(self.request.path))
         submission = "" if path == "assignment" else f"SUBMISSION={path} "
         return f'make grade {submission}ARGS="--problem {problem.name} --case {case.id}"'
 

@@ -62,15 +62,15 @@ def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
             ignored.append(_shown(source, path))
             continue
         (into / name).write_bytes(content)
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-        files.append(name)
+        digest.update(os.fsencode(name) + f"\0{len(content)}\0".encode() + content)
+        files.append(readable(name))
     return Taken(
         into,
         Submission(
             path=_relative(path),
             sha256=digest.hexdigest(),
             files=tuple(files),
-            ignored=tuple(sorted(ignored)),
+            ignored=tuple(sorted(map(readable, ignored))),
         ),
     )
 
@@ -130,4 +130,9 @@ def _shown(source: Path, root: Path) -> str:
 
 def _relative(path: Path) -> str:
     """As typed if relative, else the last part: a card names no place on a machine."""
-    return path.name if path.is_absolute() else str(path)
+    return readable(path.name if path.is_absolute() else str(path))
+
+
+def readable(name: str) -> str:
+    """A file's name as text: bytes that are not UTF-8, as old archives leave them, are escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

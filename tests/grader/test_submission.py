@@ -53,6 +53,17 @@ def test_links_folders_pipes_and_giants_are_ignored(source: Path, into: Path) ->
     assert taken.card.ignored == ("folder.py", "giant.py", "link.py", "pipe.py")
 
 
+def test_names_that_are_not_utf8_fit_a_card(source: Path, into: Path) -> None:
+    """Archives from elsewhere bring names in other encodings; they cost nobody a grade."""
+    for name in (b"caf\xe9.py", b"caf\xe9.txt"):
+        Path(os.fsdecode(os.fsencode(source) + b"/" + name)).write_text("x = 1\n")
+
+    card = take(source, into, ["gelu"]).card
+
+    assert (card.files, card.ignored) == (("caf\\xe9.py", "gelu.py"), ("caf\\xe9.txt",))
+    assert "gelu.py" in card.model_dump_json()
+
+
 def test_hash_depends_on_names_and_contents(source: Path, tmp_path: Path) -> None:
     """The same files give the same hash, any change another."""
 
