@@ -28,6 +28,7 @@ MESSAGE_LIMIT_BYTES: Final = 4 * 1024**3  # the largest benchmark returns 1.5 GB
 TRACEBACK_LIMIT_CHARS: Final = 16 * 1024
 MAX_AXES: Final = 8
 _PREFIX = struct.Struct("!II")  # bytes of header, bytes that follow it
+_LARGEST: Final = 2**40  # torch overflows beyond 2**63, also where an axis of 1 hides the stride
 _TORCH_DTYPE = {name: getattr(torch, name) for name in ITEMSIZE}
 
 
@@ -48,9 +49,9 @@ class TensorHeader(BaseModel):
     dtype: str
     """As declared; differs from ``storage_dtype`` while precision is lifted."""
     storage_dtype: str
-    shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_AXES)]
-    stride: Annotated[list[int], Field(max_length=MAX_AXES)]
-    offset: Annotated[int, Field(ge=0)]
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(max_length=MAX_AXES)]
+    stride: Annotated[list[Annotated[int, Field(le=_LARGEST)]], Field(max_length=MAX_AXES)]
+    offset: Annotated[int, Field(ge=0, le=_LARGEST)]
     nbytes: Annotated[int, Field(ge=0)]
     where: Literal["inline", "exchange"] = "inline"
 
@@ -61,6 +62,8 @@ class TensorHeader(BaseModel):
                 return f"{self.name}: unknown dtype {dtype!r}"
         if len(self.shape) != len(self.stride) or min(self.stride, default=0) < 0:
             return f"{self.name}: shape {self.shape} does not go with strides {self.stride}"
+        if self.nbytes % ITEMSIZE[self.storage_dtype]:
+            return f"{self.name}: {self.nbytes} bytes are no whole number of {self.storage_dtype}"
         if 0 in self.shape:
             return ""
         steps = zip(self.shape, self.stride, strict=True)

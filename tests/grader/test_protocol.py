@@ -114,6 +114,14 @@ def raw(header: object, body: bytes = b"") -> bytes:
             "strides",
             id="negative-stride",
         ),
+        pytest.param(
+            raw({"tensors": [GOOD | {"shape": [1], "stride": [2**70]}]}, b"12345678"),
+            "tensor header",
+            id="stride-too-large-for-torch",
+        ),
+        pytest.param(
+            raw({"tensors": [GOOD | {"nbytes": 9}]}, b"123456789"), "whole number", id="odd-bytes"
+        ),
         pytest.param(raw({"tensors": [GOOD, GOOD]}, b"1" * 16), "named", id="one-name-twice"),
         pytest.param(
             raw({"tensors": [GOOD | {"where": "exchange"}]}), "0 of 8", id="nothing-exchanged"
