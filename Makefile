@@ -39,8 +39,8 @@ help:
 
 # pytest ends with 5 when ARGS selects no test: nothing to run is no failure then
 test: $(SETUP)
-	$(PY) -m pytest tests/submission --submission assignment $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
-	$(PY) -m pytest tests/submission --submission reference $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+	$(PY) -m pytest tests/submission --submission assignment -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+	$(PY) -m pytest tests/submission --submission reference -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest -m "not slow and not gpu"
 
 # whole gradings of broken code, interruptions, made-up benchmarks: minutes
@@ -60,6 +60,7 @@ check: $(SETUP)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) -m grader stubs --check
 
 fix: $(SETUP)
 	$(PY) -m ruff format .

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,8 +16,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal, NoReturn
 
-import typer
-from rich.console import Console
+try:
+    import typer
+    from rich.console import Console
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"error: this Python has no {missing.name}. `make` sets up .venv with all that is needed; for"
+        " an environment of your own: python3 -m pip install torch numpy ml_dtypes pydantic pytest"
+        " pytest-json-report rich typer"
+    )
 
 OK, BELOW_MIN_SCORE, USAGE, GRADER_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +66,8 @@ def grade(
 ) -> None:
     """Grade a submission: tests, then speed, then a scorecard.
 
-    Examples:
+    For example:
+
       python -m grader grade                    the stubs in assignment/
 
       python -m grader grade reference          the staff solutions
@@ -84,9 +93,8 @@ def grade(
         _fail(f"interrupted; {out / 'scorecard.json'} says how far it came", INTERRUPTED)
     except OSError as error:
         _fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
-    except Exception:  # noqa: BLE001  Python's own exit code is 1, which says "below --min-score"
-        traceback.print_exc()
-        _fail("this is a fault of the grader, not of your code; please report it", GRADER_ERROR)
+    except Exception as error:  # noqa: BLE001  Python's own code 1 would say "below --min-score"
+        _fault(error, out)
     try:
         print_card(card, Console())
         print(f"scorecard: {out / 'scorecard.json'}", flush=True)
@@ -112,7 +120,8 @@ def calibrate(
 
     Thresholds hold for one GPU model; those of other models stay as they are.
 
-    Examples:
+    For example:
+
       make grade SUBMISSION=reference PYTHON=python3 && python3 -m grader calibrate
 
       python -m grader calibrate card-of-the-reference.json --baseline compile
@@ -137,13 +146,20 @@ def verify(
 ) -> None:
     """Check the assignment itself: solutions pass, stubs earn nothing, wrong/ files are caught.
 
-    Examples:
+    For example:
+
       python -m grader verify
 
       python -m grader verify softmax gelu
     """
     import pytest  # noqa: PLC0415  slow to import
 
+    from grader import discover  # noqa: PLC0415  imports torch
+
+    unknown = sorted(set(problem or ()) - set(discover.problem_names()))
+    if unknown:
+        known = ", ".join(discover.problem_names())
+        _fail(f"there is no problem {', '.join(unknown)}; problems: {known}", USAGE)
     tests = ROOT / "tests" / "problems"
     names = " or ".join(problem or ())
     raise typer.Exit(
@@ -153,14 +169,20 @@ def verify(
 
 @app.command()
 def stubs(
-    check: Annotated[bool, typer.Option(help="Change nothing; exit 1 if any is stale.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if any is stale.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that git could not give back, too.")
+    ] = False,
 ) -> None:
     """Generate the stubs in assignment/ from the solutions in reference/.
 
-    Files that a student has begun to fill are stubs no longer: run this in the course's
-    repository, not in a student's.
+    A file in assignment/ with changes that are not committed is not overwritten: somebody may have
+    begun to fill it.
 
-    Examples:
+    For example:
+
       python -m grader stubs
 
       python -m grader stubs --check
@@ -169,11 +191,18 @@ def stubs(
 
     reference, assignment = ROOT / "reference", ROOT / "assignment"
     try:
-        changed = (release.stale_stubs if check else release.write_stubs)(reference, assignment)
+        stale = release.stale_stubs(reference, assignment)
+        unsaved = [] if check or force else [path for path in stale if _unsaved(path)]
+        if unsaved:
+            names = ", ".join(str(path.relative_to(ROOT)) for path in unsaved)
+            _fail(f"not committed, so not overwritten: {names} (--force overwrites)", USAGE)
+        changed = stale if check else release.write_stubs(reference, assignment)
     except release.StubError as error:
         _fail(str(error), USAGE)
     for path in changed:
-        print(f"{'stale' if check else 'written'}: {path}")
+        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
+    if not changed:
+        print("all stubs are current")
     if check and changed:
         _fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
 
@@ -182,7 +211,8 @@ def stubs(
 def run_doctor() -> None:
     """Say what this machine can do: versions, GPU, confinement, room.
 
-    Examples:
+    For example:
+
       python -m grader doctor
     """
     from grader import doctor  # noqa: PLC0415  imports torch
@@ -196,7 +226,8 @@ def run_doctor() -> None:
 def schema() -> None:
     """Print the JSON Schema of scorecard.json.
 
-    Examples:
+    For example:
+
       python -m grader schema > scorecard.schema.json
     """
     from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
@@ -209,6 +240,33 @@ def _on_signals(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _fault(error: Exception, out: Path) -> NoReturn:
+    """Say that it is our fault, and leave what helps to repair it in a file."""
+    told = out / "grader-error.txt"
+    try:
+        told.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError:
+        traceback.print_exception(error)
+    _fail(
+        f"a fault of the grader, not of your code ({type(error).__name__}: {error});"
+        f" please report it with {told}",
+        GRADER_ERROR,
+    )
+
+
+def _unsaved(path: Path) -> bool:
+    """Whether a file holds something that git could not give back."""
+    if not path.exists():
+        return False
+    asked = subprocess.run(
+        ["git", "status", "--porcelain", "--", path.name],
+        cwd=path.parent,
+        check=False,
+        capture_output=True,
+    )
+    return asked.returncode != 0 or bool(asked.stdout)
 
 
 def _fail(message: str, code: int) -> NoReturn:

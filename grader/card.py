@@ -90,10 +90,12 @@ def build(results: Results, interrupted: str = "") -> Scorecard:
         one, its_rows = _problem(results, problem, interrupted)
         scored.append(one.result)
         rows += its_rows
+    only_case = grading.request.case
     total = score.score_card(
         scored,
         max_score=math.fsum(problem.points for problem in grading.problems),
-        interrupted=interrupted,
+        interrupted=interrupted
+        or (f"only the case {only_case} was asked for: no grade" if only_case else ""),
     )
     return Scorecard(
         status=total.status,

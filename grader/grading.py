@@ -127,7 +127,8 @@ class Grading:
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":
             return ""
-        path = readable(str(self.request.path))
+        # a card names no place on a machine
+        path = "..." if self.request.path.is_absolute() else readable(str(self.request.path))
         submission = "" if path == "assignment" else f"SUBMISSION={path} "
         return f'make grade {submission}ARGS="--problem {problem.name} --case {case.id}"'
 
@@ -157,6 +158,14 @@ def resolve_device(device: Literal["auto", "cpu", "cuda"]) -> Device:
     return "cpu" if missing or device == "cpu" else "cuda"
 
 
+def _names(request: Request) -> tuple[str, ...]:
+    """The problems asked for; a single file named as a problem asks for that one."""
+    known = discover.problem_names(request.reference)
+    if not request.problems and request.path.is_file() and request.path.stem in known:
+        return (request.path.stem,)
+    return request.problems
+
+
 @contextlib.contextmanager
 def opened(request: Request) -> Iterator[Grading]:
     """Take the submission, find the problems, and end all processes afterwards.
@@ -170,7 +179,7 @@ def opened(request: Request) -> Iterator[Grading]:
     grading: Grading | None = None
     try:
         try:
-            problems = discover.load_problems(request.problems, request.reference)
+            problems = discover.load_problems(_names(request), request.reference)
             names = [problem.name for problem in problems]
             taken = take(request.path, folder, names)
         except ValueError as error:

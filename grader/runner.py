@@ -24,7 +24,7 @@ from grader import discover
 from grader.benchmark import Benchmark
 from grader.card import Results, build
 from grader.checks import Trial
-from grader.grading import Grading, Request, opened
+from grader.grading import Grading, Request, UsageError, opened
 from grader.report.progress import GradingProgress
 from grader.scorecard import Check, Scorecard, Verdict
 
@@ -46,8 +46,11 @@ def grade(request: Request, out: Path, console: Console, *, benchmark: bool = Tr
         KeyboardInterrupt: After the partial card is written.
         OSError: If the card cannot be written.
     """
-    out.mkdir(parents=True, exist_ok=True)
     with opened(request) as grading:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--out {out}: {error.strerror}; name another folder") from error
         expected = Counter(trial.problem.name for trial in grading.trials())
         with (
             _benchmark(grading, wanted=benchmark) as timed,

@@ -54,6 +54,10 @@ def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
     """
     problems = list(problems)
     sources, ignored = _sources(path, problems)
+    if not any(f"{name}.py" in sources for name in problems):
+        raise SubmissionError(
+            f"{path} holds none of the files asked for: {', '.join(f'{n}.py' for n in problems)}"
+        )
     digest = hashlib.sha256()
     files: list[str] = []
     for name, source in sorted(sources.items()):

@@ -26,7 +26,26 @@ def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator)
             grads = grad_outputs(trial.case, outputs, rng)
             outcome = student.vjp(inputs, grads, backend="sim", case=trial.case)
     except StudentFaultError as fault:
-        return ended(trial, fault)
+        return _of_the_forward(trial, student, inputs, fault)
+    return _judged(trial, outcome, phase)
+
+
+def _of_the_forward(
+    trial: Trial, student: Student, inputs: Inputs, fault: StudentFaultError
+) -> Check:
+    """While the backward is not written yet, what is wrong in the forward is worth knowing."""
+    check = ended(trial, fault)
+    if fault.verdict is not Verdict.NOT_IMPLEMENTED or not trial.problem.differentiable:
+        return check
+    try:
+        outcome = student.forward(inputs, backend="sim", case=trial.case)
+    except StudentFaultError:
+        return check
+    found = _judged(trial, outcome, "backward")
+    return check if found.verdict is Verdict.PASSED else found
+
+
+def _judged(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
     reply = outcome.reply
     n_outputs = sum(math.prod(packed.header.shape) for packed in outcome.outputs.values())
     if not reply.n_launches or reply.written < n_outputs:

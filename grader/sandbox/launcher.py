@@ -189,6 +189,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._zygote: Zygote | None = None
+        self._cannot_start = ""
 
     def start(self, backend: str, *, role: str = "student") -> Process:
         """Start a worker.
@@ -234,11 +235,12 @@ class Launcher:
         command = {"op": "fork", "scratch": str(scratch)}
         descriptors = [line.fileno(), exchange_fd, output_fd]
         try:
-            zygote = self._zygote = self._zygote or _start_zygote()
+            zygote = self._running_zygote()
             pid = zygote.ask(command, descriptors)
         except LaunchError:
             # an earlier worker may have taken the zygote down: that must not cost this one
-            zygote = self._zygote = _start_zygote()
+            self._zygote = None
+            zygote = self._running_zygote()
             pid = zygote.ask(command, descriptors)
         if pid is None:
             raise LaunchError("the process that forks workers could not fork")
@@ -251,26 +253,44 @@ class Launcher:
 
         return pid, poll
 
+    def _running_zygote(self) -> Zygote:
+        """The zygote. One that cannot start is not tried again for every test."""
+        if self._cannot_start:
+            raise LaunchError(self._cannot_start)
+        if self._zygote is None:
+            try:
+                self._zygote = _start_zygote()
+            except LaunchError as error:
+                self._cannot_start = str(error)
+                raise
+        return self._zygote
+
 
 def _start_zygote() -> Zygote:
     ours, theirs = socket.socketpair()
     # its own scratch is never used: each worker gets another
-    process = _python(
-        ["zygote", str(theirs.fileno())], [theirs.fileno()], Path(tempfile.gettempdir())
-    )
-    theirs.close()
-    zygote = Zygote(process, ours)
-    try:
-        ours.settimeout(ZYGOTE_START_S)
-        ready = ours.recv(64)
-    except OSError:
-        ready = b""
-    except BaseException:
-        zygote.end(0)
-        raise
-    if ready != b"ready":
-        zygote.end(0)
-        raise LaunchError("the process that forks workers did not start")
+    with tempfile.TemporaryFile() as said:
+        process = _python(
+            ["zygote", str(theirs.fileno())],
+            [theirs.fileno()],
+            Path(tempfile.gettempdir()),
+            stderr=said.fileno(),
+        )
+        theirs.close()
+        zygote = Zygote(process, ours)
+        try:
+            ours.settimeout(ZYGOTE_START_S)
+            ready = ours.recv(64)
+        except OSError:
+            ready = b""
+        except BaseException:
+            zygote.end(0)
+            raise
+        if ready != b"ready":
+            zygote.end(0)
+            said.seek(0)
+            why = said.read().decode(errors="replace")[-2000:]
+            raise LaunchError(f"the process that forks workers did not start\n{why}")
     ours.settimeout(ZYGOTE_ANSWER_S)
     return zygote
 
@@ -291,7 +311,9 @@ def _spawn(
     return process.pid, poll
 
 
-def _python(arguments: list[str], descriptors: list[int], scratch: Path) -> subprocess.Popen[bytes]:
+def _python(
+    arguments: list[str], descriptors: list[int], scratch: Path, stderr: int | None = None
+) -> subprocess.Popen[bytes]:
     path = [str(ROOT), *(entry for entry in sys.path if entry and entry != str(ROOT))]
     return subprocess.Popen(
         [sys.executable, "-I", "-B", "-u", "-c", _BOOTSTRAP, json.dumps(path), *arguments],
@@ -299,6 +321,7 @@ def _python(arguments: list[str], descriptors: list[int], scratch: Path) -> subp
         pass_fds=descriptors,
         cwd=scratch,
         stdin=subprocess.DEVNULL,
+        stderr=stderr,
         # a Ctrl-C in the terminal is the verifier's to answer
         start_new_session=True,
     )

@@ -171,15 +171,16 @@ def _baseline(header: Mapping[str, Any]) -> Callable[..., object]:
 def _import(path: Path, backend: str) -> ModuleType:
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)  # last: a student's profile.py must not stand in for Python's
+    name = f"submission_{path.stem}"
     if backend == "sim":
         with simulator.pretend_gpu():
-            return simulator.load_module(path, name=path.stem)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+            return simulator.load_module(path, name=name)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path.name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -208,10 +209,24 @@ def _reply(channel: Channel, worker: Worker, request: Message) -> None:
         answer = worker.answer(request.header, request.tensors)
     except BaseException as error:  # noqa: BLE001  the end of student code of any kind is an answer
         stage = "import" if op == "load" else "call"
-        raised = describe(error, stage, folder or ROOT)
+        raised = _described(error, stage, folder or ROOT)
         channel.send({"seq": seq, "op": "raised", **raised, "sticky": _cuda_is_broken()})
     else:
         channel.send({"seq": seq, "op": op, **answer.header}, answer.tensors)
+
+
+def _described(error: BaseException, stage: str, folder: Path) -> dict[str, str]:
+    try:
+        return describe(error, stage, folder)
+    except BaseException:  # noqa: BLE001  a student's exception class may refuse to be looked at
+        said = "an exception that cannot be described"
+        return {
+            "stage": stage,
+            "kind": "exception",
+            "type": "Exception",
+            "message": said,
+            "traceback": "",
+        }
 
 
 def _cuda_is_broken() -> bool:

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,8 +83,9 @@ def _fork(
         enter(Path(command["scratch"]), output)
         try:
             run_worker(socket.socket(fileno=line), exchange)
-        except BaseException:  # noqa: BLE001  the child must not go on as a second zygote
-            traceback.print_exc()
+        except BaseException as error:  # noqa: BLE001  the child must not go on as a second zygote
+            what = "the process cannot answer: its modules were changed or its descriptors closed"
+            print(f"{what} ({type(error).__name__}: {error})")
             os._exit(1)
         os._exit(0)
     for descriptor in descriptors:

@@ -99,7 +99,7 @@ def _lands_on_cpu(func: Any, given: list[torch.Tensor], args: Any, kwargs: Any) 
 
 def _settle(made: Any, given: list[torch.Tensor], *, on_cpu: bool) -> Any:
     """Mark a result that lives on the CPU; move one that crosses over."""
-    if not isinstance(made, torch.Tensor):
+    if not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
         return made
     shared = {t.untyped_storage().data_ptr() for t in given}
     if made.untyped_storage().data_ptr() not in shared or not made.numel():

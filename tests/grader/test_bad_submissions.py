@@ -79,6 +79,13 @@ BAD = {
         {"crashed"},
         "its message raised RuntimeError",
     ),
+    "indescribable": (
+        HEAD
+        + "class E(Exception):\n    def __str__(self): raise SystemExit\n"
+        + "def {name}(x):\n    raise E\n",
+        {"crashed"},
+        "an exception that cannot be described",
+    ),
     "recursion": (CALL + "return {name}(x)\n", {"crashed"}, "RecursionError"),
     "missing": (None, {"import_error"}, "has no file missing.py"),
 }

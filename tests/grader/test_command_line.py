@@ -48,6 +48,8 @@ def processes_in(root: Path) -> list[str]:
         pytest.param(["nowhere"], "there is no folder nowhere", id="missing-folder"),
         pytest.param(["--problem", "tripel"], "there is no problem 'tripel'", id="problem"),
         pytest.param(["--case", "N9"], "no test has the case id 'N9'", id="case"),
+        pytest.param(["reference/double"], "holds none of the files", id="folder-without-files"),
+        pytest.param(["--out", "pyproject.toml"], "name another folder", id="out-is-a-file"),
         pytest.param(["--seed", "x"], "Invalid value for '--seed'", id="not-a-number"),
         pytest.param(["--device", "tpu"], "Invalid value for '--device'", id="device"),
     ],
@@ -234,6 +236,44 @@ def test_one_case_is_graded_alone(course: Course) -> None:
     assert graded.card is not None
     assert [test.id for test in graded.card.problems[0].tests] == ["forward[double-N5-float32]"]
     assert graded.card.problems[0].tests[0].verdict is Verdict.PASSED
+    assert graded.card.status is Status.PARTIAL
+    assert graded.card.reason == "only the case N5-float32 was asked for: no grade"
+
+
+def test_a_file_named_as_its_problem_is_graded_as_it(course: Course) -> None:
+    """A single file says which problem it solves by its name."""
+    graded = course.run("grade", "assignment/double.py")
+
+    assert graded.code == 0
+    assert graded.card is not None
+    assert graded.card.assignment.problems == ("double",)
+
+
+def test_verify_knows_its_problems(course: Course) -> None:
+    """A misspelt problem is a usage error that lists the right ones."""
+    graded = course.run("verify", "duoble")
+
+    assert graded.code == 2
+    assert "there is no problem duoble; problems: double, slow" in graded.said
+
+
+def test_stubs_overwrite_nothing_that_is_not_saved(new_course: Callable[..., Course]) -> None:
+    """What a student has begun stays, unless git could give it back or --force says so."""
+    course = new_course()
+    shutil.copytree(ROOT / "reference" / "gelu", course.root / "reference" / "gelu")
+    course.submit({"gelu.py": "# begun\n"})
+    begun = course.root / "assignment" / "gelu.py"
+
+    refused = course.run("stubs")
+    kept = begun.read_text()
+    forced = course.run("stubs", "--force")
+
+    assert refused.code == 2
+    assert "not committed, so not overwritten: assignment/gelu.py" in refused.said
+    assert kept == "# begun\n"
+    assert forced.code == 0
+    assert "TODO" in begun.read_text()
+    assert "all stubs are current" in course.run("stubs").said
 
 
 def test_schema_describes_the_card(course: Course) -> None:

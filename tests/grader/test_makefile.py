@@ -193,7 +193,9 @@ def test_an_unfit_python_is_named_with_what_to_do(
             id="arguments-are-passed-on",
         ),
         pytest.param(
-            ("check",), ["-m ruff format --check .", "-m ruff check .", "-m mypy"], id="check"
+            ("check",),
+            ["-m ruff format --check .", "-m ruff check .", "-m mypy", "-m grader stubs --check"],
+            id="check",
         ),
         pytest.param(("fix",), ["-m ruff format .", "-m ruff check --fix ."], id="fix"),
     ],
@@ -213,8 +215,8 @@ def test_test_runs_both_submissions_then_the_harness(course: Course) -> None:
     course.make("test", f"PYTHON={course.python}", "ARGS=--problem gelu")
 
     assert [call.strip() for call in course.calls()] == [
-        "-m pytest tests/submission --submission assignment --problem gelu",
-        "-m pytest tests/submission --submission reference --problem gelu",
+        "-m pytest tests/submission --submission assignment -rfE --problem gelu",
+        "-m pytest tests/submission --submission reference -rfE --problem gelu",
         "-m pytest -m not slow and not gpu",
     ]
 
@@ -263,7 +265,7 @@ def test_continuous_integration_checks_then_tests(
     calls = course.calls()
     assert (done.returncode == 0) is succeeds
     assert calls[0].startswith("-m ruff format --check")
-    assert calls[3].startswith("-m pytest")
+    assert calls[4].startswith("-m pytest")
     assert "+ make check\n" in done.stdout
 
 
