@@ -30,7 +30,7 @@ help:
 	@echo "make verify                      is the assignment sound? (stubs score 0, wrong solutions are caught)"
 	@echo "make slow                        the slow tests of the harness"
 	@echo "make stubs                       write assignment/ from reference/"
-	@echo "make check                       format, lint and types; changes nothing"
+	@echo "make check                       format, lint, types, stale stubs; changes nothing"
 	@echo "make fix                         format, and repair what the linter can"
 	@echo
 	@echo "ARGS='...'                       is passed on: make grade ARGS='--problem softmax'"
