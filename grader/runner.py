@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
@@ -30,6 +29,21 @@ from grader.scorecard import Check, Scorecard, Verdict
 
 TESTS = discover.ROOT / "tests" / "submission"
 RUNNING = "the grading is still running"
+
+# a user's own options and plugins of pytest must not change what is run
+PYTEST_ENVIRONMENT = {
+    "PYTEST_ADDOPTS": "",
+    "PYTEST_PLUGINS": "",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}
+PYTEST_ARGUMENTS = (
+    # a warning must not cost anybody a grade
+    *("-W", "default"),
+    # wants an open stderr
+    *("-p", "no:faulthandler"),
+    *("-p", "no:cacheprovider"),
+    *("-p", "pytest_jsonreport.plugin"),
+)
 
 
 def grade(request: Request, out: Path, console: Console, *, benchmark: bool = True) -> Scorecard:
@@ -128,25 +142,12 @@ class Run:
     def _test(self) -> None:
         with tempfile.TemporaryDirectory(prefix="kernelgrade-report-") as folder:
             report = Path(folder) / "report.json"
-            arguments = [str(TESTS), "-p", "no:cacheprovider", f"--rootdir={discover.ROOT}"]
-            # a warning, or options for the user's own tests, must not cost anybody a grade
-            arguments += ["-W", "default"]
-            os.environ.pop("PYTEST_ADDOPTS", None)
+            arguments = [str(TESTS), f"--rootdir={discover.ROOT}", *PYTEST_ARGUMENTS]
             arguments += ["--json-report", f"--json-report-file={report}"]
-            # faulthandler wants an open stderr; a user's own options and plugins change what is run
-            arguments += ["-p", "no:faulthandler", "-p", "pytest_jsonreport.plugin"]
-            ours = {
-                "PYTEST_ADDOPTS": "",
-                "PYTEST_PLUGINS": "",
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            }
+            os.environ.update(PYTEST_ENVIRONMENT)
             said = io.StringIO()
             # pytest's own report is for a terminal; the card holds all of it
-            with (
-                mock.patch.dict(os.environ, ours),
-                contextlib.redirect_stdout(said),
-                contextlib.redirect_stderr(said),
-            ):
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
                 code = pytest.main(arguments, plugins=[Recorder(self)])
             if code == pytest.ExitCode.INTERRUPTED:
                 raise KeyboardInterrupt
