@@ -40,6 +40,7 @@ _ALIKE = frozenset(
         Verdict.NOT_CHECKABLE,
         Verdict.NOT_MEASURED,
         Verdict.BLOCKED,
+        Verdict.COMPILE_ERROR,
     }
 )
 

@@ -6,6 +6,7 @@ problem up after too many of them.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ PROBLEM_LIMIT_S: Final = 600.0
 TIMING_LIMIT_S: Final = 600.0  # of one problem's prepare and calls; the reference takes 10 s (H200)
 LOAD_TIMEOUT_S: Final = 60.0
 
+# a compiler's message that names the line needs no traceback: "gelu.py:6: ...", "at 5:8: ..."
+_LOCATION = re.compile(r"\w+\.py:\d+|at \d+:\d+:")
 _TEST_OPERATIONS = frozenset({"load", "forward", "vjp"})
 _KIND_VERDICT = {
     "not_implemented": Verdict.NOT_IMPLEMENTED,
@@ -271,6 +274,8 @@ def _fault(raised: Raised, backend: Backend) -> StudentFaultError:
     what = f"{raised.type}: {raised.message}" if raised.message else raised.type
     if raised.kind == "exit":
         what = f"the call tried to end the process: {what}"
+    if raised.kind == "compile_error" and _LOCATION.search(raised.message):
+        return StudentFaultError(Verdict.COMPILE_ERROR, raised.message)
     verdict = _KIND_VERDICT[raised.kind]
     if verdict is Verdict.NOT_CHECKABLE and backend == "cuda":
         verdict = Verdict.CRASHED  # only the simulator lacks anything

@@ -107,29 +107,38 @@ def _raised_in(error: BaseException, folder: Path) -> bool:
 
 
 def _student_traceback(error: BaseException, folder: Path) -> str:
+    """The student's own frames; the message too where there is more than one exception to tell."""
     report = traceback.TracebackException.from_exception(error)
     chained: traceback.TracebackException | None = report
     while chained is not None:
         chained.stack = traceback.StackSummary.from_list(_shown(chained.stack, folder))
         chained = chained.__cause__ or chained.__context__
-    return "".join(report.format())
+    if isinstance(error, SyntaxError) or report.__cause__ or report.__context__:
+        return "".join(report.format())
+    frames = "".join(report.stack.format())
+    return f"Traceback (most recent call last):\n{frames}" if frames else ""
 
 
 def _shown(stack: traceback.StackSummary, folder: Path) -> list[traceback.FrameSummary]:
-    """From the first frame of the submission on, without the grader's own frames."""
-    frames: list[traceback.FrameSummary] = []
-    for frame in stack:
-        path = Path(frame.filename)
-        if path.is_relative_to(folder):
-            name = str(path.relative_to(folder))
-            frames.append(
-                traceback.FrameSummary(
-                    name, frame.lineno, frame.name, lookup_line=False, line=frame.line
-                )
-            )
-        elif frames and not path.is_relative_to(_GRADER):
-            frames.append(frame)
-    return frames
+    """The frames of the submission; of a library's, where there are none, the last by name."""
+    own = [
+        _frame(f, str(Path(f.filename).relative_to(folder))) for f in stack if _is_own(f, folder)
+    ]
+    return own or [
+        _frame(f, Path(f.filename).name)
+        for f in stack[-1:]
+        if not Path(f.filename).is_relative_to(_GRADER)
+    ]
+
+
+def _is_own(frame: traceback.FrameSummary, folder: Path) -> bool:
+    return Path(frame.filename).is_relative_to(folder)
+
+
+def _frame(frame: traceback.FrameSummary, name: str) -> traceback.FrameSummary:
+    return traceback.FrameSummary(
+        name, frame.lineno, frame.name, lookup_line=False, line=frame.line
+    )
 
 
 def _cut(text: str, limit: int) -> str:
