@@ -185,9 +185,14 @@ class Zygote:
 
 
 class Launcher:
-    """Starts workers: CPU ones forked from a zygote where that is possible, CUDA ones afresh."""
+    """Starts workers: CPU ones forked from a zygote where that is possible, CUDA ones afresh.
+
+    Every worker's scratch folder lies in one of the launcher's, so that ``close`` leaves nothing,
+    whatever was interrupted.
+    """
 
     def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="kernelgrade-"))
         self._zygote: Zygote | None = None
         self._cannot_start = ""
 
@@ -201,7 +206,7 @@ class Launcher:
         Raises:
             LaunchError: If no process can be started.
         """
-        scratch = Path(tempfile.mkdtemp(prefix="kernelgrade-"))
+        scratch = Path(tempfile.mkdtemp(dir=self._folder))
         ours, theirs = socket.socketpair()
         channel, output = Channel(ours, open_exchange()), OutputDrain()
         try:
@@ -224,10 +229,11 @@ class Launcher:
         return Process(pid, channel, output, scratch, poll)
 
     def close(self) -> None:
-        """End the zygote; workers end with it."""
+        """End the zygote, and its workers with it; remove what they wrote."""
         if self._zygote is not None:
             self._zygote.end(STOP_S)
             self._zygote = None
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _fork(
         self, line: socket.socket, exchange_fd: int, output_fd: int, scratch: Path

@@ -55,6 +55,9 @@ def ready(process: Process, backend: Backend) -> Line:
         why = f"{reply.type}: {reply.message}" if isinstance(reply, Raised) else ""
     except (ProtocolError, PeerClosedError, TimeoutError) as error:
         why = f"{type(error).__name__} {error}"
+    except BaseException:  # interrupted: nobody else knows of this process yet
+        process.stop(grace_s=0.0)
+        raise
     if why:
         ended = process.stop(grace_s=1.0)
         printed = process.output.take(PRINTED_SHOWN_BYTES)
