@@ -33,9 +33,9 @@ PROBLEM = Problem(
     kind="kernel",
     points=10,
     cases=(
-        Case({{"N": 5}}, "float32", why="five elements", groups=frozenset({{"forward"}}), timeout_s=2),
-        Case({{"N": 8}}, "float32", why="eight elements", groups=frozenset({{"forward"}}), timeout_s=2),
-        Case({{"N": 7}}, "float32", why="bounds", groups=frozenset({{"memory"}}), timeout_s=2),
+        Case({{"N": 5}}, "float32", why="five elements", groups=frozenset({{"forward"}}), timeout_s=5),
+        Case({{"N": 8}}, "float32", why="eight elements", groups=frozenset({{"forward"}}), timeout_s=5),
+        Case({{"N": 7}}, "float32", why="bounds", groups=frozenset({{"memory"}}), timeout_s=5),
     ),
     make_inputs=make_inputs,
     oracle=lambda x: 2 * x.double(),
