@@ -14,17 +14,27 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+
+def _lacks(module: str | None) -> NoReturn:
+    print(
+        f"error: this Python has no {module}. `make` sets up .venv with all that is needed; for an"
+        " environment of your own: python3 -m pip install torch numpy ml_dtypes pydantic pytest"
+        " pytest-json-report rich typer",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
 
 try:
     import typer
     from rich.console import Console
-except ModuleNotFoundError as missing:
-    sys.exit(
-        f"error: this Python has no {missing.name}. `make` sets up .venv with all that is needed; for"
-        " an environment of your own: python3 -m pip install torch numpy ml_dtypes pydantic pytest"
-        " pytest-json-report rich typer"
-    )
+except ModuleNotFoundError as error:
+    _lacks(error.name)
+
+if TYPE_CHECKING:
+    from grader.scorecard import Scorecard
 
 OK, BELOW_MIN_SCORE, USAGE, GRADER_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,10 +88,9 @@ def grade(
     """
     # NumPy and torch take an exception while they are imported for something else
     _on_signals(lambda *_: os._exit(INTERRUPTED))
-    from grader import runner  # noqa: PLC0415  imports torch
-    from grader.grading import Request, UsageError  # noqa: PLC0415  imports torch
-    from grader.report.terminal import print_card  # noqa: PLC0415  only after a grading
-    from grader.scorecard import Status  # noqa: PLC0415  only after a grading
+    from grader import runner
+    from grader.grading import Request, UsageError
+    from grader.scorecard import Status
 
     _on_signals(signal.default_int_handler)
     request = Request(path, tuple(problem or ()), case, device, seed)
@@ -95,12 +104,7 @@ def grade(
         _fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
     except Exception as error:  # noqa: BLE001  Python's own code 1 would say "below --min-score"
         _fault(error, out)
-    try:
-        print_card(card, Console())
-        print(f"scorecard: {out / 'scorecard.json'}", flush=True)
-    except (OSError, SystemExit):  # a full disk, or a reader that left: rich raises SystemExit(1)
-        # the card is on disk, so the exit code says what it says; nothing is left to flush
-        sys.stdout = None  # as Python itself does where stdout is closed
+    _show(card, out)
     if card.status is Status.GRADER_ERROR:
         raise typer.Exit(GRADER_ERROR)
     if min_score is not None and (card.score is None or card.score < min_score):
@@ -126,8 +130,8 @@ def calibrate(
 
       python -m grader calibrate card-of-the-reference.json --baseline compile
     """
-    from grader import calibrate as calibration  # noqa: PLC0415  imports torch
-    from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
+    from grader import calibrate as calibration
+    from grader.scorecard import Scorecard
 
     try:
         measured = Scorecard.model_validate_json(card.read_bytes())
@@ -152,9 +156,9 @@ def verify(
 
       python -m grader verify softmax gelu
     """
-    import pytest  # noqa: PLC0415  slow to import
+    import pytest
 
-    from grader import discover  # noqa: PLC0415  imports torch
+    from grader import discover
 
     unknown = sorted(set(problem or ()) - set(discover.problem_names()))
     if unknown:
@@ -187,7 +191,7 @@ def stubs(
 
       python -m grader stubs --check
     """
-    from grader.release import stubs as release  # noqa: PLC0415  one command's own
+    from grader.release import stubs as release
 
     reference, assignment = ROOT / "reference", ROOT / "assignment"
     try:
@@ -215,7 +219,7 @@ def run_doctor() -> None:
 
       python -m grader doctor
     """
-    from grader import doctor  # noqa: PLC0415  imports torch
+    from grader import doctor
 
     findings = doctor.report()
     doctor.print_report(findings, Console())
@@ -230,7 +234,7 @@ def schema() -> None:
 
       python -m grader schema > scorecard.schema.json
     """
-    from grader.scorecard import Scorecard  # noqa: PLC0415  one command's own
+    from grader.scorecard import Scorecard
 
     print(json.dumps(Scorecard.model_json_schema(), indent=2))
 
@@ -240,6 +244,18 @@ def _on_signals(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _show(card: Scorecard, out: Path) -> None:
+    """Print the card. It is on disk, so the exit code says what it says, whoever reads."""
+    from grader.report.terminal import print_card
+
+    try:
+        print_card(card, Console())
+        print(f"scorecard: {out / 'scorecard.json'}", flush=True)
+    except (OSError, SystemExit):  # a full disk, or a reader that left: rich raises SystemExit(1)
+        # nothing is left to flush; as Python itself does where stdout is closed
+        sys.stdout = None
 
 
 def _fault(error: Exception, out: Path) -> NoReturn:
@@ -275,4 +291,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        _lacks(error.name)

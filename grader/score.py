@@ -202,16 +202,7 @@ def score_problem(
         has_benchmarks=has_benchmarks,
     )
     tests = tuple(_test_result(outcome, allocation) for outcome in outcomes)
-    each = allocation.performance / len(speeds) if speeds else 0.0
-    thresholds = tuple(
-        pay(
-            speed,
-            max_points=each,
-            refused=_correctness(speed, outcomes, failed=True),
-            unchecked=_correctness(speed, outcomes, failed=False),
-        )
-        for speed in speeds
-    )
+    thresholds = _pay_all(speeds, outcomes, allocation.performance)
 
     earned = [test.points for test in tests] + [paid.points for paid in thresholds]
     could = [test.max_points for test in tests]
@@ -228,6 +219,21 @@ def score_problem(
             tests=tests,
         ),
         thresholds=thresholds,
+    )
+
+
+def _pay_all(
+    speeds: Sequence[Speed], outcomes: Sequence[Outcome], points: float
+) -> tuple[ThresholdResult, ...]:
+    """Pay every speed its equal part of ``points``, where the tests allow it."""
+    return tuple(
+        pay(
+            speed,
+            max_points=points / len(speeds),
+            refused=_correctness(speed, outcomes, failed=True),
+            unchecked=_correctness(speed, outcomes, failed=False),
+        )
+        for speed in speeds
     )
 
 

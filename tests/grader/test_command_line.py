@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -292,3 +293,19 @@ def test_help_has_examples(course: Course, command: str) -> None:
 
     assert graded.code == 0
     assert f"python -m grader {command}" in graded.said
+
+
+def test_missing_packages_are_named(course: Course) -> None:
+    """A Python without our packages gets one line that says which and how to get them."""
+    ended = subprocess.run(
+        [sys.executable, "-S", "-m", "grader", "doctor"],
+        cwd=course.root,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    assert "this Python has no typer" in ended.stderr
+    assert "Traceback" not in ended.stderr
