@@ -16,7 +16,13 @@ from grader.checks.gradcheck import GRADCHECK_ATOL, GRADCHECK_EPS, GRADCHECK_RTO
 from grader.grading import Grading
 from grader.measure import constants
 from grader.measure.rows import Measurement, with_paid
-from grader.sandbox.client import MAX_RESTARTS, MAX_TIMEOUTS, PROBLEM_LIMIT_S, TIMING_LIMIT_S
+from grader.sandbox.client import (
+    COMPILE_ALLOWANCE_S,
+    MAX_RESTARTS,
+    MAX_TIMEOUTS,
+    PROBLEM_LIMIT_S,
+    TIMING_LIMIT_S,
+)
 from grader.scorecard import (
     Assignment,
     Check,
@@ -126,6 +132,7 @@ def settings() -> dict[str, str | int | float | bool]:
         "gradcheck.rtol": GRADCHECK_RTOL,
         "worker.max_timeouts": MAX_TIMEOUTS,
         "worker.max_restarts": MAX_RESTARTS,
+        "worker.compile_allowance_s": COMPILE_ALLOWANCE_S,
         "worker.problem_limit_s": PROBLEM_LIMIT_S,
         "worker.timing_limit_s": TIMING_LIMIT_S,
         **constants.settings(),

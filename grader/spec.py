@@ -91,7 +91,7 @@ class Case:
             ``y.sum().backward()`` sends), "strided" has padded rows.
         groups: The test groups this case takes part in.
         visibility: Hidden cases run only in grading.
-        timeout_s: Wall-clock limit of one request, in seconds.
+        timeout_s: Wall-clock limit of one request, in seconds; on CUDA compiling gets more on top.
     """
 
     dims: Mapping[str, int]
