@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 
 from grader import verify
+from grader.checks.form import form
 from grader.checks.trial import Trial, ended, grad_outputs, oracle
+from grader.inputs import is_differentiable
 from grader.sandbox.client import Outcome, Student, StudentFaultError
 from grader.sandbox.replies import FindingSeen
 from grader.scorecard import Check, Verdict
@@ -17,17 +20,35 @@ from grader.verify import PASSED
 
 def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:
     """Bounds, races, unwritten elements and traffic of all launches, in the simulator."""
-    phase: Phase = "backward" if trial.problem.differentiable else "forward"
     try:
-        if phase == "forward":
+        if not trial.problem.differentiable:
             outcome = student.forward(inputs, backend="sim", case=trial.case)
-        else:
-            outputs = oracle(trial.problem, inputs)
-            grads = grad_outputs(trial.case, outputs, rng)
-            outcome = student.vjp(inputs, grads, backend="sim", case=trial.case)
+            return _judged(trial, outcome, "forward")
+        outputs = oracle(trial.problem, inputs)
+        grads = grad_outputs(trial.case, outputs, rng)
+        outcome = student.vjp(inputs, grads, backend="sim", case=trial.case)
     except StudentFaultError as fault:
         return _of_the_forward(trial, student, inputs, fault)
-    return _judged(trial, outcome, phase)
+    check = _judged(trial, outcome, "backward")
+    if check.verdict is not Verdict.PASSED:
+        return check
+    return _without_backward(trial, outcome, inputs, outputs) or PASSED
+
+
+def _without_backward(
+    trial: Trial, outcome: Outcome, inputs: Inputs, outputs: Mapping[str, torch.Tensor]
+) -> Check | None:
+    """Why no backward ran that could be checked: outputs autograd cannot use, or no gradient."""
+    missing = [
+        name
+        for name, value in inputs.items()
+        if is_differentiable(value) and name not in {*outcome.grads, *outcome.reply.wrong_grads}
+    ]
+    wrong = form(trial, outcome, outputs)
+    if wrong or not missing:
+        return wrong
+    what = f"no gradient reaches {', '.join(missing)}, so there is no backward to check"
+    return verify.fail(Verdict.WRONG_GRADIENT, what, trial.context)
 
 
 def _of_the_forward(

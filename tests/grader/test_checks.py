@@ -63,3 +63,36 @@ def test_memory_looks_at_the_forward_while_the_backward_is_missing(
     assert checks["memory"].verdict is want
     assert checks["backward"].verdict is Verdict.NOT_IMPLEMENTED
     assert checks["forward"].verdict is Verdict.WRONG_VALUE
+
+
+WITHOUT_AUTOGRAD = (
+    HALF_DONE[: HALF_DONE.index("class Copy")]
+    + """
+def gelu(x):
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    x = x.detach().contiguous()
+    _kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK_SIZE=64)
+    return y{CAST}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("cast", "want"),
+    [
+        pytest.param("", Verdict.WRONG_GRADIENT, id="no-gradient"),
+        pytest.param(".double()", Verdict.WRONG_DTYPE, id="no-output-to-send-gradients-through"),
+    ],
+)
+def test_memory_does_not_pass_a_backward_that_never_ran(
+    tmp_path: Path, cast: str, want: Verdict
+) -> None:
+    """A clean forward alone earns no memory points of a problem with a gradient."""
+    text = WITHOUT_AUTOGRAD.replace("{MASK}", ", mask=offsets < n_elements")
+    (tmp_path / "gelu.py").write_text(text.replace("{CAST}", cast))
+    request = Request(tmp_path / "gelu.py", case="M7-N131-float32", device="cpu", seed=1)
+
+    with opened(request) as grading:
+        checks = {trial.group: grading.judge(trial) for trial in grading.trials()}
+
+    assert checks["memory"].verdict is want
