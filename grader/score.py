@@ -188,17 +188,15 @@ def score_problem(
     status, reason = _status(
         expected, outcomes, interrupted=interrupted, held=held, grader_error=grader_error
     )
-    # a group of which more was reported than expected is a grader error, still shown test by test
-    n_cases = {group: max(expected.get(group, 0), counts[group]) for group in GROUPS}
-    not_checkable = Counter(
-        outcome.group for outcome in outcomes if outcome.check.verdict is Verdict.NOT_CHECKABLE
-    )
     allocation = allocate(
         points,
         differentiable=differentiable,
         kind=kind,
-        n_cases=n_cases,
-        n_not_checkable=not_checkable,
+        # more reported than expected is a grader error, still shown test by test
+        n_cases={group: max(expected.get(group, 0), counts[group]) for group in GROUPS},
+        n_not_checkable=Counter(
+            outcome.group for outcome in outcomes if outcome.check.verdict is Verdict.NOT_CHECKABLE
+        ),
         has_benchmarks=has_benchmarks,
     )
     tests = tuple(_test_result(outcome, allocation) for outcome in outcomes)

@@ -86,16 +86,7 @@ def measured(
         BaselineError: If a threshold for this GPU is against something that was not measured.
     """
     time = median_time(timings.student_ms)
-    intervals: dict[str, Interval] = {
-        impl: paired_ratio(samples.student_ms, samples.baseline_ms)
-        for impl, samples in timings.pairs.items()
-    }
-    if peaks is not None:
-        limit = limit_ms(*_work(problem, case, phase), case.dtype, peaks)
-        intervals["roofline"] = Interval(
-            limit / time.value, limit / time.high, limit / time.low, time.n
-        )
-
+    intervals = _ratios(problem, case, phase, timings, time, peaks)
     is_calibrated = any(t.gpu == gpu for c in problem.benchmark_cases for t in c.thresholds)
     rows = [
         _row(
@@ -130,6 +121,27 @@ def measured(
         for threshold in paid_thresholds(case, phase, gpu)
     ]
     return Measurement(tuple(rows), tuple(speeds))
+
+
+def _ratios(
+    problem: Problem,
+    case: BenchmarkCase,
+    phase: Phase,
+    timings: Timings,
+    time: Interval,
+    peaks: Peaks | None,
+) -> dict[str, Interval]:
+    """The submission's ratio to each baseline, and to the roofline where it was measured."""
+    ratios: dict[str, Interval] = {
+        impl: paired_ratio(samples.student_ms, samples.baseline_ms)
+        for impl, samples in timings.pairs.items()
+    }
+    if peaks is not None:
+        limit = limit_ms(*_work(problem, case, phase), case.dtype, peaks)
+        ratios["roofline"] = Interval(
+            limit / time.value, limit / time.high, limit / time.low, time.n
+        )
+    return ratios
 
 
 def without_time(
