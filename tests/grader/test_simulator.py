@@ -183,29 +183,9 @@ def moved(log: Log, argument: str) -> ArgumentTraffic:
     return launch.arguments[argument]
 
 
-def test_vector_add_reads_2n_and_writes_n(kernels: types.ModuleType) -> None:
-    """1000 elements in blocks of 256: the 24 lanes masked off move nothing."""
-    x, y = torch.randn(1000), torch.randn(1000)
-
-    with recording() as log:
-        out = kernels.vector_add(x, y)
-
-    assert torch.equal(out, x + y)
-    assert moved(log, "x_ptr").read + moved(log, "y_ptr").read == 2000
-    assert moved(log, "out_ptr").written == 1000
-    # 1000 float32 are 125 sectors of 32 bytes, wherever torch allocates at 64 bytes
-    assert moved(log, "x_ptr").read_sectors == 125
-    assert moved(log, "x_ptr").read_bytes == 4000
-    (launch,) = log.launches
-    assert (launch.kernel, launch.grid, launch.n_programs) == ("vector_add_kernel", (4, 1, 1), 4)
-    assert launch.n_passes == 1
-    assert log.findings == []
-
-
-@pytest.mark.parametrize("padding", [0, 3])
-def test_softmax_moves_each_element_once(kernels: types.ModuleType, padding: int) -> None:
-    """One block per row: MN read, MN written, whatever the rows' stride."""
-    x = torch.full((300, 781 + padding), float("nan"))[:, :781].copy_(torch.randn(300, 781))
+def test_softmax_of_padded_rows(kernels: types.ModuleType) -> None:
+    """The row stride is not the number of columns, and what lies between the rows is not read."""
+    x = torch.full((300, 784), float("nan"))[:, :781].copy_(torch.randn(300, 781))
 
     with recording() as log:
         out = kernels.softmax(x)
@@ -213,20 +193,6 @@ def test_softmax_moves_each_element_once(kernels: types.ModuleType, padding: int
     torch.testing.assert_close(out, torch.softmax(x, dim=-1))
     assert moved(log, "x_ptr").read == 300 * 781
     assert moved(log, "out_ptr").written == 300 * 781
-    assert log.findings == []
-
-
-@pytest.mark.parametrize(("block", "want"), [(16, 2_097_152), (32, 1_048_576), (64, 524_288)])
-def test_matmul_reads_by_its_tile(kernels: types.ModuleType, block: int, want: int) -> None:
-    """256 x 256 x 256 in square tiles of B reads 2 N^3 / B elements."""
-    a, b = torch.randn(256, 256), torch.randn(256, 256)
-
-    with recording() as log:
-        out = kernels.matmul_relu(a, b, block)
-
-    torch.testing.assert_close(out, (a.double() @ b.double()).relu().float(), rtol=1e-5, atol=1e-4)
-    assert moved(log, "a_ptr").read + moved(log, "b_ptr").read == want
-    assert moved(log, "c_ptr").written == 65_536
     assert log.findings == []
 
 
