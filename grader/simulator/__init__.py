@@ -10,6 +10,7 @@ from grader.simulator.imports import load_module
 from grader.simulator.lift import declare, declared_dtype, lifted
 from grader.simulator.log import ArgumentTraffic, Finding, Launch
 from grader.simulator.recording import Log, recording
+from grader.simulator.specialisation import Specialisation
 
 __all__ = [
     "ArgumentTraffic",
@@ -18,6 +19,7 @@ __all__ = [
     "Finding",
     "Launch",
     "Log",
+    "Specialisation",
     "UnsupportedError",
     "declare",
     "declared_dtype",

@@ -12,9 +12,12 @@ from typing import Any, NoReturn
 from grader.simulator import creation, debug, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
+from grader.simulator.dtypes import is_lifted
 from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
+from grader.simulator.log import is_recording
 from grader.simulator.run import LaunchState
+from grader.simulator.specialisation import Choice, tuning
 from grader.simulator.values import Value
 
 LAUNCH_OPTIONS = frozenset(
@@ -136,14 +139,7 @@ class JITFunction:
             raise CompilationError("a kernel cannot launch a kernel")
         if kwargs.pop("warmup", False):
             self.warmup()
-        names = self.signature.parameters
-        given = {k: v for k, v in kwargs.items() if k in names or k not in LAUNCH_OPTIONS}
-        try:
-            bound = self.signature.bind(*args, **given)
-        except TypeError as error:
-            raise TypeError(f"launch of {self.__name__}: {error}") from None
-        bound.apply_defaults()
-        arguments = {k: plain(v) for k, v in bound.arguments.items()}
+        arguments, options = self.bind(args, kwargs)
         launching.launch(
             self,
             self.__name__,
@@ -152,7 +148,26 @@ class JITFunction:
             arguments,
             self.constants,
             launching.grid_of(grid, arguments),
+            options,
         )
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a launch by name, and its options.
+
+        Raises:
+            TypeError: If they do not fit the kernel's parameters.
+        """
+        names = self.signature.parameters
+        given = {k: v for k, v in kwargs.items() if k in names or k not in LAUNCH_OPTIONS}
+        try:
+            bound = self.signature.bind(*args, **given)
+        except TypeError as error:
+            raise TypeError(f"launch of {self.__name__}: {error}") from None
+        bound.apply_defaults()
+        options = {k: v for k, v in kwargs.items() if k not in given}
+        return {k: plain(v) for k, v in bound.arguments.items()}, options
 
     def warmup(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Refused: there is no compiler here."""
@@ -258,7 +273,16 @@ class Autotuner(_Chooser):
             named[name].zero_()
         if config.pre_hook is not None:
             config.pre_hook({**named, **config.all_kwargs()})
-        self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
+        with tuning(self._choices(configs, args, kwargs)):
+            self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
+
+    def _choices(
+        self, configs: Sequence[Config], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[Choice]:
+        """What each config would launch, for the log."""
+        if not is_recording() or is_lifted():
+            return []
+        return [(repr(c), *self.fn.bind(args, {**kwargs, **c.all_kwargs()})) for c in configs]
 
 
 class Heuristics(_Chooser):
@@ -270,10 +294,21 @@ class Heuristics(_Chooser):
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
         """Launch with the computed constants."""
-        named = self._named(args, kwargs)
+        self.fn.run(*args, grid=grid, **self._computed(args, kwargs))
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a launch by name, with the computed constants, and its options."""
+        bound: tuple[dict[str, Any], dict[str, Any]]
+        bound = self.fn.bind(args, self._computed(args, kwargs))
+        return bound
+
+    def _computed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        named, with_constants = self._named(args, kwargs), dict(kwargs)
         for name, compute in self.values.items():
-            named[name] = kwargs[name] = compute(named)
-        self.fn.run(*args, grid=grid, **kwargs)
+            named[name] = with_constants[name] = compute(named)
+        return with_constants
 
 
 def jit(fn: Callable[..., Any] | None = None, **_options: Any) -> Any:

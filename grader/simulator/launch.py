@@ -17,6 +17,7 @@ from grader.simulator.errors import CompilationError, DeadlockError, explained, 
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
+from grader.simulator.specialisation import Specialisation, specialisation
 from grader.simulator.values import Value
 
 Group = tuple[Array, "Counter[Place]"]
@@ -56,6 +57,7 @@ def launch(
     arguments: Mapping[str, Any],
     constants: frozenset[str],
     grid: tuple[int, int, int],
+    options: Mapping[str, Any],
 ) -> None:
     """Run a kernel for all programs of a grid and hand what was seen to the open logs.
 
@@ -67,6 +69,7 @@ def launch(
         arguments: By name, as given on the host.
         constants: Names of the arguments that are compile-time constants.
         grid: Programs along x, y, z.
+        options: For the compiler: num_warps, num_stages, ...
     """
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - student modes end at the kernel
         buffers: dict[tuple[int, torch.dtype], Buffer] = {}
@@ -75,6 +78,9 @@ def launch(
             k: _cook(k, v, buffers, windows, constant=k in constants) for k, v in arguments.items()
         }
         state = LaunchState(name, grid, is_recording(), definition)
+        compiled = None
+        if state.checked and not dtypes.is_lifted():
+            compiled = specialisation(name, definition, arguments, constants, options)
         n_programs = grid[0] * grid[1] * grid[2]
         coordinates = _coordinates(grid)
         names = tuple(w.name for w in windows)
@@ -95,7 +101,7 @@ def launch(
                 state.findings += races.find_races(state, coordinates)
         finally:
             _mark_written(buffers.values(), state)
-            _publish(state, n_programs, windows)
+            _publish(state, n_programs, windows, compiled)
 
 
 def _coordinates(grid: tuple[int, int, int]) -> Array:
@@ -235,7 +241,12 @@ def _mark_written(buffers: Any, state: LaunchState) -> None:
             buffer.mark.last_writer = state.kernel, state.definition
 
 
-def _publish(state: LaunchState, n_programs: int, windows: list[Argument]) -> None:
+def _publish(
+    state: LaunchState,
+    n_programs: int,
+    windows: list[Argument],
+    compiled: Specialisation | None,
+) -> None:
     if not is_recording():
         return
     empty = ArgumentTraffic()
@@ -257,4 +268,5 @@ def _publish(state: LaunchState, n_programs: int, windows: list[Argument]) -> No
                 "result, differ from run to run",
             )
         )
-    publish(Launch(state.kernel, state.grid, traffic, n_programs, state.n_passes), state.findings)
+    seen = Launch(state.kernel, state.grid, traffic, n_programs, state.n_passes, compiled)
+    publish(seen, state.findings)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from grader.simulator.specialisation import Specialisation
+
 FindingKind = Literal[
     "out_of_bounds", "uninitialised_read", "race", "deadlock", "never_written", "note"
 ]
@@ -38,6 +40,7 @@ class Launch:
     Attributes:
         n_passes: How often the Python kernel ran: 1 unless programs took different branches, the
             grid did not fit in memory at once, or a suspected race was looked into.
+        specialisation: What Triton would compile; None while precision is lifted.
     """
 
     kernel: str
@@ -45,6 +48,7 @@ class Launch:
     arguments: dict[str, ArgumentTraffic]
     n_programs: int
     n_passes: int
+    specialisation: Specialisation | None = None
 
 
 @dataclass(frozen=True)
