@@ -211,6 +211,43 @@ def stubs(
         _fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
 
 
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def simulate(
+    file: Annotated[Path, typer.Argument(help="A Python script that launches Triton kernels.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Passed on to the script.")
+    ] = None,
+) -> None:
+    """Run a script with the simulator in Triton's place, and tell what its kernels do wrong.
+
+    No GPU is needed: device="cuda" is pretended. breakpoint() works inside kernels. Exits as the
+    script does; with 1 if it ended well but a kernel reads or writes what it must not.
+
+    SIM_PROGRAM=3, or 3,0 or 3,0,0 (ids along x, y, z) runs that one program of every grid, so that a
+    debugger shows its values; softmax_kernel:3 does so for one kernel.
+
+    For example:
+
+      python -m grader simulate softmax.py
+
+      SIM_PROGRAM=3,0 python -m grader simulate matmul.py --size 128
+    """
+    if not file.is_file():
+        _fail(f"there is no file {file}", USAGE)
+    from grader.simulate import simulate as run_script
+    from grader.simulator import single_program
+
+    asked = os.environ.get("SIM_PROGRAM")
+    try:
+        program = single_program.parse(asked) if asked else None
+    except ValueError as error:
+        _fail(str(error), USAGE)
+    try:
+        raise typer.Exit(run_script(file, arguments or (), program))
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+
+
 @app.command(name="doctor")
 def run_doctor() -> None:
     """Say what this machine can do: versions, GPU, confinement, room.

@@ -57,15 +57,18 @@ def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: 
     for row in range(min(current.n, _MAX_PRINTED_PROGRAMS)):
         program = tuple(int(c) for c in current.coordinates[:, row])
         shown = " ".join(str(_of_program(v, row)) for v in values)
-        _print(f"pid {program} {plain(prefix)} {shown}")
+        _print(" ".join(["pid", str(program), *filter(None, [str(plain(prefix)), shown])]))
 
 
 def kernel_print(*values: Any, **_options: Any) -> None:
-    """Python's print inside a kernel is device_print."""
-    device_print(values[0] if values else "", *values[1:])
+    """Python's print inside a kernel is device_print, here without a prefix, too."""
+    has_prefix = bool(values) and isinstance(plain(values[0]), str)
+    device_print(*values) if has_prefix else device_print("", *values)
 
 
 def _of_program(value: Any, row: int) -> Any:
+    if isinstance(plain(value), str | tuple | list | type(None)):
+        return plain(value)
     data = value_of(value).data
     return data[row if data.shape[0] > 1 else 0]
 

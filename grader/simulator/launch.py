@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import constants, dtypes, host_marks, races, run
+from grader.simulator import constants, dtypes, host_marks, races, run, single_program
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
@@ -81,8 +81,8 @@ def launch(
         compiled = None
         if state.checked and not dtypes.is_lifted():
             compiled = specialisation(name, definition, arguments, constants, options)
-        n_programs = grid[0] * grid[1] * grid[2]
-        coordinates = _coordinates(grid)
+        coordinates = single_program.selected(name, grid, _coordinates(grid))
+        n_programs = coordinates.shape[1]
         names = tuple(w.name for w in windows)
         suspects = _known_suspects.get((key, names), frozenset())
         state.tracked = frozenset(w.buffer.address for w in windows if w.name in suspects)
@@ -90,7 +90,8 @@ def launch(
             while n_programs:
                 _run_all(function(state), cooked, state, coordinates)
                 wanted = _suspicious(state, buffers.values())
-                if wanted <= state.tracked:
+                # one program alone cannot race
+                if n_programs == 1 or wanted <= state.tracked:
                     break
                 # run again from the start, now logging every access to what looks like a race
                 state = _restarted(state, buffers.values(), wanted)

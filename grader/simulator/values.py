@@ -18,6 +18,7 @@ from grader.simulator import dtypes, run
 from grader.simulator.constants import constexpr, plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
+from grader.simulator.showing import shown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -103,7 +104,7 @@ class Value:
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"tensor({self.dtype}{list(self.shape) if self.shape else ''})"
+        return shown(self.data, self.dtype, self.argument)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inputs", "simulator", "submission", "thresholds", "verify"),
     ("doctor", "measure", "report", "score"),
     ("discover", "sandbox"),
-    ("checks", "release"),
+    ("checks", "release", "simulate"),
     ("grading",),
     ("benchmark", "calibrate", "card"),
     ("runner",),

@@ -1,0 +1,150 @@
+"""Runs a script as ``python FILE`` would, with the simulator for Triton and all checks on.
+
+Student code runs in this very process, so that ``breakpoint()`` opens a debugger; nothing is confined,
+nothing is graded.
+"""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import os
+import pdb  # noqa: T100 - the debugger is what this module offers
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from grader import simulator
+from grader.sandbox.raised import describe
+from grader.simulator import single_program
+
+OK, FAILED, USAGE = 0, 1, 2
+_GRADER = Path(__file__).resolve().parent
+
+
+def simulate(path: Path, arguments: Sequence[str], program: single_program.Program | None) -> int:
+    """Run a script, then tell on stderr what its kernels did wrong.
+
+    Args:
+        path: The script; its folder comes first on ``sys.path``.
+        arguments: Its ``sys.argv[1:]``.
+        program: Run this program of each grid only.
+
+    Returns:
+        The exit code: the script's own; where that is 0, 1 if anything but notes was found; 2 if no
+        launch has the program asked for.
+    """
+    with simulator.recording() as log, single_program.only(program):
+        try:
+            code = _run(path, arguments)
+        except single_program.OutsideGridError as error:
+            _say(f"error: {error}")
+            return USAGE
+        n_single = single_program.n_launches()
+    _tell(log)
+    if n_single:
+        _say(f"in {n_single} of them only program {program} ran: what others write is missing")
+    elif program is not None and code == OK:
+        kernel = f"the kernel {program.kernel}" if program.kernel else "any kernel"
+        _say(f"error: SIM_PROGRAM={program}: {path.name} did not launch {kernel}")
+        return USAGE
+    found = any(finding.kind != "note" for finding in log.findings)
+    return FAILED if code == OK and found else code
+
+
+def _run(path: Path, arguments: Sequence[str]) -> int:
+    """The script's exit code; whatever it raises is shown with its own lines."""
+    folder = path.resolve().parent
+    try:
+        with _as_main(path, arguments), _debugger(folder), simulator.pretend_gpu():
+            simulator.load_module(path, name="__main__")
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            _say(ended.code)
+        return ended.code if isinstance(ended.code, int) else FAILED if ended.code else OK
+    except bdb.BdbQuit:
+        _say("stopped in the debugger")
+        return FAILED
+    except single_program.OutsideGridError:
+        raise
+    except Exception as error:  # noqa: BLE001  the script may raise anything
+        told = describe(error, "call", folder)
+        if told["traceback"]:
+            _say(f"Traceback (most recent call last):\n{told['traceback'].rstrip()}")
+        _say(f"{told['type']}: {told['message']}")
+        return FAILED
+    return OK
+
+
+@contextlib.contextmanager
+def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Give the script the arguments and the path that ``python FILE`` gives it."""
+    before = sys.argv, sys.path, sys.modules["__main__"]
+    sys.argv, sys.path = [str(path), *arguments], [str(path.resolve().parent), *sys.path]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path, sys.modules["__main__"] = before
+
+
+class _Pdb(pdb.Pdb):
+    """A debugger that steps through, and lists as callers, the files of one folder only."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def _is_own(self, frame: FrameType) -> bool:
+        file = Path(frame.f_code.co_filename)
+        inside = file.is_relative_to(self._folder) and not file.is_relative_to(_GRADER)
+        return inside and "site-packages" not in file.parts
+
+    def stop_here(self, frame: FrameType) -> bool:
+        """Whether stepping stops in this frame."""
+        return self._is_own(frame) and super().stop_here(frame)
+
+    def get_stack(
+        self, f: FrameType | None, t: TracebackType | None
+    ) -> tuple[list[tuple[FrameType, int]], int]:
+        """The frames that ``where``, ``up`` and ``down`` go through, and which one is current."""
+        stack, current = super().get_stack(f, t)
+        own = [entry for entry in stack if self._is_own(entry[0])]
+        return (own, own.index(stack[current])) if stack[current] in own else (stack, current)
+
+
+@contextlib.contextmanager
+def _debugger(folder: Path) -> Iterator[None]:
+    """Let ``breakpoint()`` open pdb at the student's line; PYTHONBREAKPOINT goes before."""
+    before, trace = sys.breakpointhook, sys.gettrace()
+    debugger = _Pdb(folder)
+
+    def stop(*_args: Any, **_kwargs: Any) -> None:
+        debugger.set_trace(sys._getframe(1))  # noqa: SLF001 - the caller, as pdb.set_trace does
+
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = stop
+    try:
+        yield
+    finally:
+        sys.breakpointhook = before
+        sys.settrace(trace)
+
+
+def _tell(log: simulator.Log) -> None:
+    """Findings in full, notes last, then what was launched."""
+    here = f"{Path.cwd()}{os.sep}"
+    for finding in sorted(log.findings, key=lambda finding: finding.kind == "note"):
+        _say(str(finding).replace(here, ""))
+    counted = Counter(launch.kernel for launch in log.launches)
+    launches = ", ".join(name if n == 1 else f"{name} x {n}" for name, n in counted.items())
+    n_found = sum(finding.kind != "note" for finding in log.findings)
+    _say(f"simulated {launches or 'no kernel'}: {n_found or 'no'} finding{'s' * (n_found != 1)}")
+
+
+def _say(text: str) -> None:
+    # the script's own output has stdout to itself
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
