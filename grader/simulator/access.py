@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import counts, dtypes, run
+from grader.simulator import counts, dtypes, run, tiles
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
@@ -211,6 +211,10 @@ def load(pointer: Any, mask: Any, other: Any) -> Value:
 
     Out of bounds, a lane gets what lies in the storage there, and NaN beyond it.
     """
+    tile = tiles.find(pointer, mask)
+    found = None if tile is None else tiles.load(tile, other)
+    if found is not None:
+        return found
     access = Access("load", pointer, mask)
     buffer, t = access.buffer, access.buffer.dtype
     access.count()
@@ -271,6 +275,9 @@ def store(pointer: Any, value: Any, mask: Any) -> None:
     t = pointer.dtype.element_ty
     if not isinstance(given.dtype, dtype):
         refuse(f"tl.store writes numbers, not {given.dtype}")
+    tile = tiles.find(pointer, mask)
+    if tile is not None and tiles.store(tile, given):
+        return
     access = Access("store", pointer, mask, dtypes.convert(given.data, given.dtype, t))
     access.drop_outside()
     if not access.count():

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import access, atomics, creation
+from grader.simulator.comparisons import bitwise, compare
 from grader.simulator.constants import plain
 from grader.simulator.creation import cast
 from grader.simulator.dtypes import int64
 from grader.simulator.errors import refuse
 from grader.simulator.mathematics import mul
-from grader.simulator.values import Value, add, bitwise, compare, value_of
+from grader.simulator.operators import add
+from grader.simulator.values import Value, value_of
 
 
 def _sequence(x: Any) -> list[Any]:

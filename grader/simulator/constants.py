@@ -74,6 +74,6 @@ def plain(x: Any) -> Any:
     """The Python value of a constexpr, also inside tuples and lists; anything else as it is."""
     if isinstance(x, constexpr):
         return x.value
-    if isinstance(x, tuple | list):
+    if isinstance(x, (tuple, list)):
         return type(x)(plain(item) for item in x)
     return x

@@ -5,8 +5,11 @@ Each program's access counts for itself. How lanes spread over warps does not ma
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
+from grader.simulator.boxes import Place
 from grader.simulator.dtypes import Array
 
 SECTOR_BYTES = 32
@@ -45,6 +48,48 @@ def count_run(first: int, lanes: Array, itemsize: int, address: int) -> int:
     start = (ends - lanes) * itemsize + address % SECTOR_BYTES
     last = ends * itemsize - 1 + address % SECTOR_BYTES
     return int(((last >> 5) - (start >> 5) + 1)[lanes > 0].sum())
+
+
+def count_place(place: Place, itemsize: int, address: int) -> int:
+    """Count sectors of programs that touch one box each, as `count_sectors` does lane by lane."""
+    per_sector = SECTOR_BYTES // itemsize
+    offset = address % SECTOR_BYTES // itemsize
+    lanes, steps = place.shape[1:], place.steps
+    if isinstance(place.starts, tuple):
+        first, step = place.starts
+        first = (first + offset) % per_sector
+        return _in_progression(first, step % per_sector, place.shape[0], lanes, steps, itemsize)
+    residues = np.bincount((place.starts + offset) % per_sector).tolist()
+    return sum(
+        n * _in_box(residue, lanes, steps, itemsize) for residue, n in enumerate(residues) if n
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_progression(
+    first: int,
+    step: int,
+    n_programs: int,
+    lanes: tuple[int, ...],
+    steps: tuple[int, ...],
+    itemsize: int,
+) -> int:
+    """Boxes that start ``step`` elements apart: what matters repeats after a sector's elements."""
+    period = SECTOR_BYTES // itemsize
+    total = 0
+    for k in range(min(period, n_programs)):
+        times = (n_programs - k + period - 1) // period
+        total += times * _in_box((first + k * step) % period, lanes, steps, itemsize)
+    return total
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_box(first: int, lanes: tuple[int, ...], steps: tuple[int, ...], itemsize: int) -> int:
+    """Sectors of one box whose first lane is the ``first`` element of a sector."""
+    elements = np.full(1, first, np.int64)
+    for n, step in zip(lanes, steps, strict=True):
+        elements = np.add.outer(elements, np.arange(n) * step)
+    return int(np.unique(elements * itemsize // SECTOR_BYTES).size)
 
 
 def _slowest_axis_last(index: Array, itemsize: int, offset: int) -> tuple[Array, list[int]]:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import dtypes, run
+from grader.simulator import index as formulas
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, int1, int32, int64, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
-from grader.simulator.values import Value, align, member, value_of
+from grader.simulator.index import Index
+from grader.simulator.values import Value, align, formula_value, index_of, member, value_of
 
 MAX_BLOCK_ELEMENTS = 1 << 20  # triton.language.core.TRITON_MAX_TENSOR_NUMEL
 _AXES = 3
@@ -57,13 +59,14 @@ def program_id(axis: Any) -> Value:
     axis, current = _grid_axis(axis), run.current()
     if axis not in current.program_ids:
         along = current.coordinates[axis]
-        current.program_ids[axis] = along[:1] if (along == along[0]).all() else along
-    return Value(current.program_ids[axis], int32)
+        same = (along == along[0]).all()
+        current.program_ids[axis] = formulas.of_programs(along[:1] if same else along)
+    return formula_value(current.program_ids[axis], int32)
 
 
 def num_programs(axis: Any) -> Value:
     """Size of the grid along an axis, int32."""
-    return Value(np.array([run.current().launch.grid[_grid_axis(axis)]], np.int32), int32)
+    return formula_value(formulas.constant(run.current().launch.grid[_grid_axis(axis)]), int32)
 
 
 def _grid_axis(axis: Any) -> int:
@@ -83,7 +86,7 @@ def arange(start: Any, end: Any) -> Value:
             f"tl.arange({first}, {last}) has {n} elements: arange's range must be a power of 2; "
             "round up with triton.next_power_of_2 and mask the rest"
         )
-    return Value(np.arange(first, last, dtype=np.int32)[None], int32)
+    return formula_value(formulas.lanes(first, n), int32)
 
 
 def full(shape: Any, value: Any, dtype: Any = None) -> Value:
@@ -146,6 +149,10 @@ def cast(
         return _bitcast(given, target)
     if target is given.dtype:
         return given
+    formula = given.formula
+    if type(formula) is Index and target.is_int() and not target.is_bool():  # noqa: SIM102
+        if target.lowest <= formula.low and formula.high <= target.highest:
+            return formula_value(formula, target)
     return Value(dtypes.convert(given.data, given.dtype, target), target)
 
 
@@ -167,16 +174,25 @@ def to_tensor(x: Any) -> Value:
 def expand_dims(input: Any, axis: Any) -> Value:  # noqa: A002 - Triton's keyword
     """Insert axes of size 1."""
     given, axes = value_of(input), plain(axis)
-    data = given.data
     for a in sorted(axes if isinstance(axes, tuple | list) else (axes,)):
-        data = np.expand_dims(data, a + 1 if a >= 0 else a)
-    return Value(data, given.dtype, given.argument)
+        rank = len(given.shape)
+        if not -rank - 1 <= a <= rank:
+            refuse(f"axis {a} is out of range for a block of shape {given.shape}")
+        at = a if a >= 0 else a + rank + 1
+        given = given.expanded([slice(None)] * at + [None] + [slice(None)] * (rank - at))
+    return given
 
 
 @member
 def broadcast_to(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's keyword
     """Repeat axes of size 1."""
     given, sizes = value_of(input), _varargs(shape)
+    if type(given.formula) is Index:
+        # a zero of that shape
+        shaped = Index((1, *sizes), 0, (0,) * (len(sizes) + 1), None, 0, 0)
+        spread = formulas.plus(given.formula, shaped)
+        if spread is not None and spread.shape[1:] == sizes:
+            return formula_value(spread, given.dtype, given.argument)
     data, _ = align(given.data, np.empty((1, *sizes), np.bool_))
     if any(m not in {1, n} for m, n in zip(data.shape[1:], sizes, strict=True)):
         refuse(f"a block of shape {given.shape} cannot be broadcast to {sizes}")
@@ -229,7 +245,7 @@ def permute(input: Any, *dims: Any) -> Value:  # noqa: A002 - Triton's keyword
     order = plain(dims[0]) if len(dims) == 1 else plain(dims)
     if sorted(order) != list(range(len(given.shape))):
         refuse(f"{tuple(order)} is no order of the axes of shape {given.shape}")
-    return Value(given.data.transpose(0, *(d + 1 for d in order)), given.dtype, given.argument)
+    return given.permuted([0, *(d + 1 for d in order)])
 
 
 def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Value:  # noqa: A002
@@ -278,8 +294,17 @@ def kernel_range(*bounds: Any, **_options: Any) -> Iterator[Any]:
         refuse("the step of range() is 0")
     turns = Value(np.maximum(0, -((first - last) // by)), int64).__index__()
     t = int64 if wide else int32
+    starts, steps = index_of(Value(first, int64)), index_of(Value(by, int64))
     for k in range(turns):
-        yield Value((first + by * k).astype(t.storage), t)
+        turn = (
+            None
+            if starts is None or steps is None
+            else formulas.plus(starts, formulas.times(steps, k))
+        )
+        if turn is not None and t.lowest <= turn.low and turn.high <= t.highest:
+            yield formula_value(turn, t)
+        else:
+            yield Value((first + by * k).astype(t.storage), t)
 
 
 def static_range(*bounds: Any, **_options: Any) -> range:

@@ -9,6 +9,7 @@ then one switch: every float computes in float64 and nothing rounds.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 Array = npt.NDArray[Any]
 
 _BOOL, _INT, _FLOAT = range(3)
+POINTER = -1
 _MIN_NORMAL, _MAX_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 
@@ -35,6 +37,9 @@ class dtype:  # noqa: N801 - tl.dtype
         self.itemsize = max(1, bits // 8)
         self.fp_mantissa_width = mantissa
         self.signed = kind == _INT and not name.startswith("u")
+        # of integers
+        self.lowest = -(1 << bits - 1) if self.signed else 0
+        self.highest = (1 << bits - int(self.signed)) - 1
         self.storage = np.dtype(storage)
         self._narrow = kind == _FLOAT and bits < 32  # noqa: PLR2004 - float32 computes as itself
         self._native = np.dtype(np.float32) if self._narrow else self.storage
@@ -112,6 +117,7 @@ class pointer_type:  # noqa: N801 - tl.pointer_type
     """The type of an address of elements of one type."""
 
     primitive_bitwidth = 64
+    kind = POINTER
 
     def __init__(self, element_ty: dtype, address_space: int = 1) -> None:
         self.element_ty = element_ty
@@ -193,6 +199,7 @@ def is_lifted() -> bool:
     return float32.compute == np.float64
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
 def scalar_type(x: Any) -> dtype:
     """The type Triton gives a Python number."""
     if isinstance(x, bool | np.bool_):
@@ -208,6 +215,7 @@ def scalar_type(x: Any) -> dtype:
     return float32 if fits else float64
 
 
+@functools.lru_cache(maxsize=1024)
 def promote(a: dtype, a_is_number: bool, b: dtype, b_is_number: bool, division: bool) -> dtype:
     """The type an operation on a and b computes in.
 

@@ -13,6 +13,7 @@ import torch
 
 from grader.simulator import (
     atomics,
+    bindings,
     block_pointers,
     constants,
     creation,
@@ -20,11 +21,14 @@ from grader.simulator import (
     dtypes,
     jit,
     mathematics,
+    operators,
     random_numbers,
     reductions,
     values,
 )
 from grader.simulator.errors import UnsupportedError
+
+bindings.bind_operators()
 
 TRITON_VERSION = "3.7.1"  # the release whose rules the simulator follows
 
@@ -122,8 +126,8 @@ def _language_names() -> dict[str, Any]:
         ),
         "tensor": values.Value,
         "constexpr": constants.constexpr,
-        "add": values.add,
-        "sub": values.subtract,
+        "add": operators.add,
+        "sub": operators.subtract,
         **_public(
             creation,
             """program_id num_programs arange full zeros zeros_like cast to_tensor expand_dims

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -10,7 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import constants, dtypes, host_marks, races, run, single_program
+from grader.simulator import (
+    constants,
+    dtypes,
+    host_marks,
+    index,
+    races,
+    run,
+    single_program,
+)
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
@@ -18,7 +27,7 @@ from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording,
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
 from grader.simulator.specialisation import Specialisation, specialisation
-from grader.simulator.values import Value
+from grader.simulator.values import Value, formula_value
 
 Group = tuple[Array, "Counter[Place]"]
 # launching more than this along y or z fails on every NVIDIA GPU (compute capability table)
@@ -105,13 +114,16 @@ def launch(
             _publish(state, n_programs, windows, compiled)
 
 
+@functools.lru_cache(maxsize=8)
 def _coordinates(grid: tuple[int, int, int]) -> Array:
     """Program ids, shape (3, programs), x fastest."""
     serial = np.arange(grid[0] * grid[1] * grid[2], dtype=np.int64)
     if not serial.size:
         return np.zeros((3, 0), np.int32)
     x, y, _ = grid
-    return np.stack([serial % x, serial // x % y, serial // (x * y)]).astype(np.int32)
+    made = np.stack([serial % x, serial // x % y, serial // (x * y)]).astype(np.int32)
+    made.flags.writeable = False
+    return made
 
 
 def _cook(
@@ -132,7 +144,7 @@ def _cook(
             buffers[key] = Buffer(given, declared_type(given))
         window = Argument(name, given, buffers[key])
         windows.append(window)
-        return Value(np.array([window.base]), pointer_type(window.buffer.dtype), window)
+        return formula_value(index.constant(window.base), pointer_type(window.buffer.dtype), window)
     if constant or given is None or isinstance(given, str | dtype):
         return constants.constant(given)
     if isinstance(given, tuple | list):
@@ -140,6 +152,8 @@ def _cook(
             _cook(f"{name}[{i}]", item, buffers, windows, constant=constant)
             for i, item in enumerate(given)
         )
+    if type(given) is int:
+        return formula_value(index.constant(given), dtypes.scalar_type(given))
     if isinstance(given, bool | int | float | np.number):
         t = dtypes.float32 if isinstance(given, float) else dtypes.scalar_type(given)
         return Value(np.array([given], t.compute), t)

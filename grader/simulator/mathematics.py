@@ -13,20 +13,18 @@ from grader.simulator.constants import plain
 from grader.simulator.creation import cast, expand_dims, to_bool
 from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int1, int32
 from grader.simulator.errors import UnsupportedError, refuse
-from grader.simulator.values import (
-    Value,
+from grader.simulator.operators import (
     add,
-    align,
     arithmetic,
     divide,
     floor_divide,
-    member,
+    multiply,
     operands,
     remainder,
     result,
     subtract,
-    value_of,
 )
+from grader.simulator.values import Value, align, member, value_of
 
 
 def _by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
@@ -158,12 +156,12 @@ def fma(x: Any, y: Any, z: Any) -> Value:
     """``x * y + z``, rounded once for 16-bit floats, twice otherwise."""
     if not value_of(x).dtype.is_floating():
         refuse(f"tl.fma takes floats, not {value_of(x).dtype}")
-    return add(arithmetic(np.multiply, x, y), z)
+    return add(multiply(x, y), z)
 
 
 def mul(x: Any, y: Any) -> Value:
     """``x * y``."""
-    return arithmetic(np.multiply, x, y)
+    return multiply(x, y)
 
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Value:

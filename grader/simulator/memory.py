@@ -13,7 +13,7 @@ import torch
 
 from grader.simulator import dtypes, fresh
 from grader.simulator.dtypes import FROM_TORCH, Array, dtype
-from grader.simulator.run import LaunchState
+from grader.simulator.run import LaunchState, Run
 
 
 class Buffer:
@@ -30,11 +30,16 @@ class Buffer:
         self.address = storage.data_ptr()
         self.dtype = declared
         self.raw = fresh.elements(storage, FROM_TORCH[tensor.dtype].storage)
+        self.memory = self.raw.view(np.uint8)
         self.mark = fresh.mark_of(tensor, storage, self.raw.size)
         self.written = None if self.mark is None else self.mark.written
         self.was_read = self.was_written = self.had_atomics = False
         self.writer: Array | None = None
         self._before: tuple[Array, Array | None] | None = None
+
+    def is_tracked(self, current: Run) -> bool:
+        """Whether every access is logged, to find races."""
+        return self.address in current.launch.tracked
 
     def begin_write(self, launch: LaunchState) -> None:
         """Before the first write of a launch: keep what is needed to run it again."""

@@ -13,7 +13,8 @@ from grader.simulator.constants import plain
 from grader.simulator.creation import ravel
 from grader.simulator.dtypes import Array, bfloat16, dtype, float32, int32, uint32
 from grader.simulator.errors import refuse
-from grader.simulator.values import Value, member, result, value_of
+from grader.simulator.operators import result
+from grader.simulator.values import Value, member, value_of
 
 _Reducer = Callable[..., Array]
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from grader.simulator.comparisons import bitwise
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
 from grader.simulator.dtypes import scalar_type
 from grader.simulator.errors import refuse
-from grader.simulator.values import Value, bitwise, value_of
+from grader.simulator.values import Value, value_of
 
 _AND, _OR = "__kernelgrade_and__", "__kernelgrade_or__"
 _CARRIED = "__kernelgrade_carried__"

@@ -15,6 +15,7 @@ import numpy as np
 
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import kernel_frame, source_line
+from grader.simulator.index import Index
 from grader.simulator.log import Finding, FindingKind, merge
 
 # blocks of one pass stay below this, so that they stay in the cache and memory stays bounded;
@@ -86,18 +87,19 @@ class Run:
         self.n = len(ids)
         self.coordinates = coordinates[:, ids]
         self.lineage = lineage
-        self.program_ids: dict[int, Array] = {}
+        self.program_ids: dict[int, Index] = {}
         self.spins: Counter[Place] = Counter()
-        self._journal: list[tuple[Array, Array | slice, Array]] = []
+        self._journal: list[tuple[Array, Any, Array]] = []
         self._findings: list[Finding] = []
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._touches: list[tuple[int, Touch]] = []
         self._syncs: list[tuple[int, Array, Array, Array]] = []
 
-    def save(self, array: Array, index: Array | slice) -> None:
+    def save(self, array: Array, index: Any) -> None:
         """Remember elements about to be overwritten."""
         old = array[index]
-        self._journal.append((array, index, old.copy() if isinstance(index, slice) else old))
+        # an array as index has made a copy
+        self._journal.append((array, index, old if isinstance(index, np.ndarray) else old.copy()))
 
     def roll_back(self) -> None:
         """Undo everything this pass wrote."""
@@ -187,6 +189,13 @@ class Run:
         self.spins[place] += 1
         if self.spins[place] > SPIN_LIMIT:
             raise Blocked(here())
+
+
+def check_size(n_rows: int, n_bytes: int) -> None:
+    """Split the pass if a block of all its programs, of this many bytes, would be too large."""
+    run = _current.run
+    if n_bytes > BLOCK_BYTES and n_rows > 1 and run is not None:
+        run.too_large(n_bytes)
 
 
 class _Current:

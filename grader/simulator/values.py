@@ -1,23 +1,25 @@
 """A value of the kernel language: one array whose first axis is the program instance.
 
-That axis has length 1 when the value is the same in every program of the pass. Operators follow
-Triton's promotion rules. Creating, reshaping and reducing values live in other modules.
+That axis has length 1 when the value is the same in every program of the pass. Offsets, pointers
+and masks stay formulas (index.py) as long as they can. Operators live in operators.py; creating,
+reshaping and reducing values in other modules.
 """
 
 # ruff: noqa: D102 - the short methods have Triton's own names, which say it all
 
 from __future__ import annotations
 
-import operator
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from grader.simulator import dtypes, run
-from grader.simulator.constants import constexpr, plain
-from grader.simulator.dtypes import Array, dtype, pointer_type
+from grader.simulator import dtypes, index, run
+from grader.simulator.constants import plain
+from grader.simulator.dtypes import Array
 from grader.simulator.errors import refuse
+from grader.simulator.index import Condition, Index
 from grader.simulator.showing import shown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,23 +29,51 @@ class Value:
     """``tl.tensor``: a scalar or a block, per program.
 
     Attributes:
-        data: Shape (programs or 1, *block shape), in the type that ``dtype`` computes in. Of a
-            pointer: int64 element indices into the argument's storage.
+        formula: What ``data`` holds when written out: an Index for integers and pointers, a
+            Condition for masks; None when there is none.
         argument: The tensor argument a pointer came from.
         cause: What the answer of a comparison depends on, for splitting by it.
     """
 
-    __slots__ = ("argument", "cause", "data", "dtype")
+    __slots__ = ("_data", "argument", "cause", "dtype", "formula")
     __array_ufunc__ = None  # NumPy scalars leave operators to us
     __iter__ = None
 
-    def __init__(self, data: Array, dtype: Any, argument: Any = None) -> None:
-        if data.nbytes > run.BLOCK_BYTES and data.shape[0] > 1 and run.is_running():
-            run.current().too_large(data.nbytes)
-        self.data = data
+    def __init__(self, data: Array | None, dtype: Any, argument: Any = None) -> None:
+        if data is not None and data.nbytes > run.BLOCK_BYTES:
+            run.check_size(data.shape[0], data.nbytes)
+        self._data = data
         self.dtype = dtype
         self.argument = argument
+        self.formula: Index | Condition | None = None
         self.cause: Array | None = None
+
+    @property
+    def data(self) -> Array:
+        """Shape (programs or 1, *block shape), in the type that ``dtype`` computes in.
+
+        Of a pointer: int64 element indices into the argument's storage.
+        """
+        if self._data is None:
+            self._data = self._written_out()
+        return self._data
+
+    def _written_out(self) -> Array:
+        formula = self.formula
+        assert formula is not None
+        item = 8 if self.argument is not None else self.dtype.itemsize
+        n_bytes = math.prod(formula.shape) * item
+        if n_bytes > run.BLOCK_BYTES:
+            run.check_size(formula.shape[0], n_bytes)
+        written = formula.written_out()
+        if self.argument is None and isinstance(formula, Index):
+            written = written.astype(self.dtype.storage, copy=False)
+        return written
+
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        """(programs or 1, *block shape)."""
+        return self._data.shape if self.formula is None else self.formula.shape  # type: ignore[union-attr]
 
     @property
     def type(self) -> Any:
@@ -51,32 +81,57 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.data.shape[1:]
+        return self.full_shape[1:]
 
     @property
     def numel(self) -> int:
-        return int(np.prod(self.data.shape[1:]))
+        return math.prod(self.full_shape[1:])
 
     @property
     def T(self) -> Value:  # noqa: N802 - tl.tensor.T
-        return Value(self.data.swapaxes(-1, -2), self.dtype, self.argument)
+        axes = list(range(len(self.full_shape)))
+        axes[-2:] = axes[:-3:-1]
+        return self.permuted(axes)
+
+    def permuted(self, order: list[int]) -> Value:
+        """Axes in another order, the program axis counted in."""
+        if isinstance(self.formula, Index):
+            return formula_value(index.permuted(self.formula, order), self.dtype, self.argument)
+        return Value(self.data.transpose(order), self.dtype, self.argument)
 
     def __getitem__(self, index: Any) -> Value:
         parts = [plain(i) for i in (index if isinstance(index, tuple) else (index,))]
-        if any(not (i is None or (isinstance(i, slice) and i == slice(None))) for i in parts):
-            refuse(
-                f"unsupported index {index!r}: a block takes only ':' and None; to pick elements, "
-                "load them through a pointer, or use tl.where and a reduction"
-            )
-        if sum(i is not None for i in parts) > self.data.ndim - 1:
+        for part in parts:
+            if part is not None and not (isinstance(part, slice) and part == _ALL):
+                refuse(
+                    f"unsupported index {index!r}: a block takes only ':' and None; to pick "
+                    "elements, load them through a pointer, or use tl.where and a reduction"
+                )
+        if len(parts) - parts.count(None) > len(self.shape):
             refuse(f"index {index!r} has more axes than the block of shape {self.shape}")
-        return Value(self.data[(slice(None), *parts)], self.dtype, self.argument)
+        return self.expanded(parts)
+
+    def expanded(self, parts: list[Any]) -> Value:
+        """With axes of size 1 where ``parts`` holds None."""
+        formula = self.formula
+        if formula is None:
+            return Value(self.data[(_ALL, *parts)], self.dtype, self.argument)
+        if isinstance(formula, Index):
+            return formula_value(index.indexed(formula, parts), self.dtype, self.argument)
+        first, *rest = [index.indexed(x, parts) for x in formula.negative]
+        shape = index.indexed(
+            Index(formula.shape, 0, (0,) * len(formula.shape), None, 0, 0), parts
+        ).shape
+        return formula_value(Condition(shape, (first, *rest)), self.dtype)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         refuse("a block is a value and has no item assignment; use tl.where")
 
     def scalar(self) -> Any:
         """The one Python number that all programs agree on; where they differ, split them."""
+        formula = self.formula
+        if isinstance(formula, Index) and formula.shape == (1,):
+            return formula.offset
         flat = self.data.reshape(-1)
         if self.data.ndim > 1 and self.numel != 1:
             refuse(
@@ -112,12 +167,46 @@ class Value:
         return refuse(f"a block has no attribute {name!r}")
 
 
+_ALL = slice(None)
+
+
+def formula_value(formula: Index | Condition, dtype: Any, argument: Any = None) -> Value:
+    """A value that is not written out yet."""
+    made = Value(None, dtype, argument)
+    made.formula = formula
+    return made
+
+
+def index_of(x: Any) -> Index | None:
+    """An integer or pointer as a formula, if it has one."""
+    if type(x) is Value:
+        formula = x.formula
+        if formula is not None:
+            return formula if type(formula) is Index else None
+        data = x.data
+        if data.ndim == 1 and data.size and data.dtype.kind in "iu":
+            # one integer a program
+            if data.dtype == np.uint64 and int(data.max()) > _MOST:
+                return None
+            x.formula = index.of_programs(data)
+            return x.formula
+        return None
+    if isinstance(x, int) and not isinstance(x, bool):
+        return index.constant(int(x))
+    return None
+
+
+_MOST = 2**63 - 1
+
+
 def value_of(x: Any) -> Value:
     """A value as it is, or a Python number as one."""
+    if type(x) is Value:
+        return x
     x = plain(x)
     if isinstance(x, Value):
         return x
-    if not isinstance(x, bool | int | float | np.number | np.bool_):
+    if not isinstance(x, (bool, int, float, np.number, np.bool_)):
         refuse(f"cannot use {x!r} (a Python {type(x).__name__}) as a value in a kernel")
     t = dtypes.scalar_type(x)
     return Value(np.array([x], t.compute), t)
@@ -132,189 +221,13 @@ def align(*arrays: Array) -> list[Array]:
     ]
     first = out[0].shape[1:]
     for a in out[1:]:
+        if a.shape[1:] == first:
+            continue
         for m, n in zip(first, a.shape[1:], strict=True):
             if m != n and 1 not in {m, n}:
                 shapes = " and ".join(str(x.shape[1:]) for x in arrays)
                 refuse(f"shapes {shapes} cannot be combined: axes must be equal or 1")
     return out
-
-
-def operands(a: Any, b: Any, *, division: bool = False) -> tuple[Array, Array, dtype]:
-    """Both operands as arrays of the same rank, in the type Triton computes in."""
-    a, b = plain(a), plain(b)
-    a_is_number, b_is_number = not isinstance(a, Value), not isinstance(b, Value)
-    x, y = value_of(a), value_of(b)
-    if isinstance(x.dtype, pointer_type) or isinstance(y.dtype, pointer_type):
-        refuse(f"this operation does not take {x.dtype} and {y.dtype}")
-    if x.dtype is y.dtype and not division:
-        t = x.dtype
-    else:
-        try:
-            t = dtypes.promote(x.dtype, a_is_number, y.dtype, b_is_number, division)
-        except TypeError as error:
-            refuse(str(error))
-    left = _operand(a, x, a_is_number, t)
-    right = _operand(b, y, b_is_number, t)
-    if left.ndim == right.ndim and (left.shape == right.shape or left.size == 1 or right.size == 1):
-        return left, right, t
-    left, right = align(left, right)
-    return left, right, t
-
-
-def _operand(given: Any, value: Value, is_number: bool, t: dtype) -> Array:
-    if not is_number:
-        return dtypes.convert(value.data, value.dtype, t)
-    if t.is_int() and not t.is_bool():
-        limits = np.iinfo(t.storage)
-        if not limits.min <= given <= limits.max:
-            refuse(f"the number {given} is out of range for {t}")
-    number = np.array([given], t.compute)
-    return t.round(number) if t.rounds else number
-
-
-def result(x: Array, t: dtype) -> Value:
-    """An exact result rounded to its type."""
-    return Value(t.round(x) if t.rounds else x, t)
-
-
-def arithmetic(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Value:
-    """Apply a NumPy function under Triton's promotion."""
-    x, y, t = operands(a, b)
-    return result(function(x, y), t)
-
-
-def _is_pointer(x: Any) -> bool:
-    return isinstance(x, Value) and x.argument is not None
-
-
-def add(a: Any, b: Any) -> Value:
-    """``a + b``; a pointer moves by elements."""
-    if _is_pointer(b):
-        a, b = b, a
-    if _is_pointer(a):
-        return _moved(a, b, np.add)
-    return arithmetic(np.add, a, b)
-
-
-def subtract(a: Any, b: Any) -> Value:
-    """``a - b``; a pointer moves by elements."""
-    if _is_pointer(a):
-        return _moved(a, b, np.subtract)
-    return arithmetic(np.subtract, a, b)
-
-
-def _moved(pointer: Value, offset: Any, function: Callable[[Array, Array], Array]) -> Value:
-    if _is_pointer(offset):
-        refuse("two pointers cannot be added or subtracted")
-    by = value_of(offset)
-    if not by.dtype.is_int():
-        refuse(f"a pointer moves by integers, not by {by.dtype}: cast with .to(tl.int32)")
-    x, y = align(pointer.data, by.data)
-    moved = function(x, y if y.dtype != np.bool_ else y.astype(np.int64))
-    return Value(moved.astype(np.int64, copy=False), pointer.dtype, pointer.argument)
-
-
-def divide(a: Any, b: Any) -> Value:
-    """``a / b``: integers divide as float32."""
-    x, y, t = operands(a, b, division=True)
-    if t.is_int():
-        x, y = (dtypes.convert(v, t, dtypes.float32) for v in (x, y))
-        t = dtypes.float32
-    return result(x / y, t)
-
-
-def floor_divide(a: Any, b: Any) -> Value:
-    """``a // b`` of integers, which truncates as C does."""
-    x, y, t = operands(a, b, division=True)
-    if not t.is_int():
-        refuse(f"// takes integers, not {t}; use / and tl.floor")
-    quotient = x // y
-    if t.signed:
-        quotient = quotient + ((x % y != 0) & ((x < 0) != (y < 0))).astype(quotient.dtype)
-    return Value(quotient, t)
-
-
-def remainder(a: Any, b: Any) -> Value:
-    """``a % b``, with the sign of a, as C does."""
-    x, y, t = operands(a, b, division=True)
-    return result(np.fmod(x, y), t)
-
-
-def compare(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Any:
-    """A comparison; with None as Python has it."""
-    if plain(b) is None or plain(a) is None:
-        return function is np.not_equal
-    if _is_pointer(a) and _is_pointer(b):
-        return Value(function(*align(a.data, b.data)), dtypes.int1)
-    x, y, _ = operands(a, b)
-    answer = Value(function(x, y), dtypes.int1)
-    if answer.data.ndim == 1 and answer.data.size > 1:
-        answer.cause = x if y.size == 1 else y if x.size == 1 else None
-    return answer
-
-
-def bitwise(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Value:
-    """``&``, ``|``, ``^`` and shifts."""
-    x, y, t = operands(a, b)
-    if t.is_floating():
-        refuse(f"bitwise operators take integers, not {t}")
-    return Value(function(x, y), t)
-
-
-def negative(a: Any) -> Value:
-    """``-a``."""
-    x = value_of(a)
-    if not isinstance(x.dtype, dtype) or x.dtype.is_bool():
-        refuse(f"unary minus does not take {x.dtype}")
-    return Value(-x.data, x.dtype)
-
-
-def invert(a: Any) -> Value:
-    """``~a``."""
-    x = value_of(a)
-    if not x.dtype.is_int():
-        refuse(f"~ takes integers, not {x.dtype}")
-    return Value(~x.data, x.dtype)
-
-
-def _bind_operators() -> None:
-    binary: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
-        "add": (add, operator.add),
-        "sub": (subtract, operator.sub),
-        "mul": (lambda a, b: arithmetic(np.multiply, a, b), operator.mul),
-        "truediv": (divide, operator.truediv),
-        "floordiv": (floor_divide, operator.floordiv),
-        "mod": (remainder, operator.mod),
-        "and": (lambda a, b: bitwise(np.bitwise_and, a, b), operator.and_),
-        "or": (lambda a, b: bitwise(np.bitwise_or, a, b), operator.or_),
-        "xor": (lambda a, b: bitwise(np.bitwise_xor, a, b), operator.xor),
-        "lshift": (lambda a, b: bitwise(np.left_shift, a, b), operator.lshift),
-        "rshift": (lambda a, b: bitwise(np.right_shift, a, b), operator.rshift),
-    }
-    for name, (ours, python) in binary.items():
-        setattr(Value, f"__{name}__", ours)
-        setattr(Value, f"__r{name}__", lambda a, b, f=ours: f(b, a))
-        setattr(constexpr, f"__{name}__", lambda a, b, f=python: f(a.value, plain(b)))
-        setattr(constexpr, f"__r{name}__", lambda a, b, f=python: f(plain(b), a.value))
-    comparisons = {
-        "lt": np.less,
-        "le": np.less_equal,
-        "gt": np.greater,
-        "ge": np.greater_equal,
-        "eq": np.equal,
-        "ne": np.not_equal,
-    }
-    for name, function in comparisons.items():
-        python = getattr(operator, name)
-        setattr(Value, f"__{name}__", lambda a, b, f=function: compare(f, a, b))
-        setattr(constexpr, f"__{name}__", lambda a, b, f=python: f(a.value, plain(b)))
-    setattr(constexpr, "__pow__", lambda a, b: a.value ** plain(b))  # noqa: B010 - as its siblings
-    setattr(Value, "__neg__", negative)  # noqa: B010
-    setattr(Value, "__invert__", invert)  # noqa: B010
-    setattr(Value, "__pos__", lambda a: a)  # noqa: B010
-
-
-_bind_operators()
 
 
 def member(function: Function) -> Function:

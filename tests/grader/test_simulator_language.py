@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from grader.simulator import CompilationError, UnsupportedError, access, load_module, recording
+from grader.simulator import CompilationError, UnsupportedError, load_module, recording, tiles
 
 HEADER = """\
 import torch
@@ -625,7 +625,7 @@ def test_a_failure_of_the_simulator_is_not_the_students(
         raise ValueError("deep inside")
 
     module = load("@triton.jit\ndef kernel(x_ptr):\n    tl.store(x_ptr, 1.0)\n")
-    monkeypatch.setattr(access, "Access", fails)
+    monkeypatch.setattr(tiles, "find", fails)
 
     with pytest.raises(UnsupportedError, match=r"submission\.py:7: .*deep inside"):
         module.kernel[(1,)](torch.zeros(8))
