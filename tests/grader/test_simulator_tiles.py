@@ -219,7 +219,7 @@ def test_formulas_compute_as_arrays_do(a: Index, b: Index, factor: int) -> None:
     total, difference = index.plus(a, b), index.minus(a, b)
     less = index.below(a, b)
     if not fits:
-        assert total is difference is less is None
+        assert (total, difference, less) == (None, None, None)
         return
     assert total is not None
     assert difference is not None
