@@ -30,13 +30,15 @@ def _lacks(module: str | None) -> NoReturn:
 try:
     import typer
     from rich.console import Console
+
+    from grader.exits import BELOW_MIN_SCORE, GRADER_ERROR, INTERRUPTED, USAGE, fail
+    from grader.trace_command import trace
 except ModuleNotFoundError as error:
     _lacks(error.name)
 
 if TYPE_CHECKING:
     from grader.scorecard import Scorecard
 
-OK, BELOW_MIN_SCORE, USAGE, GRADER_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 ROOT = Path(__file__).resolve().parent.parent
 
 app = typer.Typer(
@@ -46,6 +48,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.command()(trace)
 
 # Imports of torch (about 2 s) stand inside the commands, so that --help and usage errors are quick.
 
@@ -97,11 +101,11 @@ def grade(
     try:
         card = runner.grade(request, out, Console(stderr=True), benchmark=benchmark)
     except UsageError as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     except KeyboardInterrupt:
-        _fail(f"interrupted; {out / 'scorecard.json'} says how far it came", INTERRUPTED)
+        fail(f"interrupted; {out / 'scorecard.json'} says how far it came", INTERRUPTED)
     except OSError as error:
-        _fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
+        fail(f"the grading stopped, nothing is lost but this run: {error}", GRADER_ERROR)
     except Exception as error:  # noqa: BLE001  Python's own code 1 would say "below --min-score"
         _fault(error, out)
     _show(card, out)
@@ -137,9 +141,9 @@ def calibrate(
         measured = Scorecard.model_validate_json(card.read_bytes())
         written = calibration.calibrate(measured, baseline, ROOT / "reference")
     except OSError as error:
-        _fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
+        fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
     except ValueError as error:
-        _fail(f"{card}: {error}", USAGE)
+        fail(f"{card}: {error}", USAGE)
     for path in written:
         print(f"written: {path.relative_to(ROOT)}")
 
@@ -163,7 +167,7 @@ def verify(
     unknown = sorted(set(problem or ()) - set(discover.problem_names()))
     if unknown:
         known = ", ".join(discover.problem_names())
-        _fail(f"there is no problem {', '.join(unknown)}; problems: {known}", USAGE)
+        fail(f"there is no problem {', '.join(unknown)}; problems: {known}", USAGE)
     tests = ROOT / "tests" / "problems"
     names = " or ".join(problem or ())
     raise typer.Exit(
@@ -199,16 +203,16 @@ def stubs(
         unsaved = [] if check or force else [path for path in stale if _unsaved(path)]
         if unsaved:
             names = ", ".join(str(path.relative_to(ROOT)) for path in unsaved)
-            _fail(f"not committed, so not overwritten: {names} (--force overwrites)", USAGE)
+            fail(f"not committed, so not overwritten: {names} (--force overwrites)", USAGE)
         changed = stale if check else release.write_stubs(reference, assignment)
     except release.StubError as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     for path in changed:
         print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
     if not changed:
         print("all stubs are current")
     if check and changed:
-        _fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
+        fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -233,7 +237,7 @@ def simulate(
       SIM_PROGRAM=3,0 python -m grader simulate matmul.py --size 128
     """
     if not file.is_file():
-        _fail(f"there is no file {file}", USAGE)
+        fail(f"there is no file {file}", USAGE)
     from grader.simulate import simulate as run_script
     from grader.simulator import single_program
 
@@ -241,11 +245,11 @@ def simulate(
     try:
         program = single_program.parse(asked) if asked else None
     except ValueError as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     try:
         raise typer.Exit(run_script(file, arguments or (), program))
     except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
+        fail("interrupted", INTERRUPTED)
 
 
 @app.command(name="doctor")
@@ -302,7 +306,7 @@ def _fault(error: Exception, out: Path) -> NoReturn:
         told.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     except OSError:
         traceback.print_exception(error)
-    _fail(
+    fail(
         f"a fault of the grader, not of your code ({type(error).__name__}: {error});"
         f" please report it with {told}",
         GRADER_ERROR,
@@ -320,11 +324,6 @@ def _unsaved(path: Path) -> bool:
         capture_output=True,
     )
     return asked.returncode != 0 or bool(asked.stdout)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

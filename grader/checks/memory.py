@@ -12,8 +12,8 @@ from grader.checks.form import form
 from grader.checks.trial import Trial, ended, grad_outputs, oracle
 from grader.inputs import is_differentiable
 from grader.sandbox.client import Outcome, Student, StudentFaultError
-from grader.sandbox.replies import FindingSeen
 from grader.scorecard import Check, Verdict
+from grader.seen import FindingSeen
 from grader.spec import Inputs, Phase
 from grader.verify import PASSED
 
@@ -91,11 +91,12 @@ def _judged(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
 def _told(finding: FindingSeen) -> tuple[str, ...]:
     """A finding in words: what and where, then the line and what is known of it."""
     if finding.kind == "never_written":
-        return (finding.text,)
+        return (finding.text, finding.advice)
     return (
         f"{finding.kind.replace('_', ' ')} at {finding.where}, program {finding.program}",
         finding.source_line,
         finding.text + (f" ({finding.count} elements)" if finding.count > 1 else ""),
+        finding.advice,
     )
 
 
@@ -111,7 +112,10 @@ def _traffic(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
         trial.context,
         *(
             f"{launch.kernel}: "
-            + ", ".join(f"{n} read {r} written {w}" for n, (r, w) in launch.arguments.items())
+            + ", ".join(
+                f"{name} read {moved.read} written {moved.written}"
+                for name, moved in launch.arguments.items()
+            )
             for launch in reply.launches
         ),
     )

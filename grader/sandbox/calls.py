@@ -14,11 +14,10 @@ from typing import Any, Literal
 import torch
 
 from grader import simulator
+from grader.sandbox import launch_log
 from grader.sandbox.protocol import MAX_AXES, MESSAGE_LIMIT_BYTES, Packed, pack
 from grader.spec import FLOAT_DTYPES, ITEMSIZE
 
-MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
-MAX_FINDINGS = 16
 MAX_OUTPUTS = 16
 
 Backend = Literal["sim", "cuda"]
@@ -77,16 +76,23 @@ def _place(name: str, packed: Packed, loaded: Loaded) -> Argument:
     return Argument(name, value, flat)
 
 
-def forward(loaded: Loaded, given: Sequence[Argument]) -> Answer:
-    """Call the entry point once."""
-    with _running(loaded) as log:
+def forward(
+    loaded: Loaded, given: Sequence[Argument], cache: simulator.Cache | None = None
+) -> Answer:
+    """Call the entry point once; in the simulator, with this cache modelled."""
+    with _running(loaded, cache=cache) as log:
         returned = loaded.entry(*(argument.value for argument in given))
     outputs, header = _returned(returned, loaded)
     _look_for_unwritten(outputs, log)
     return _answer(header, outputs, given, loaded, log)
 
 
-def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Packed]) -> Answer:
+def vjp(
+    loaded: Loaded,
+    given: Sequence[Argument],
+    grad_outputs: Mapping[str, Packed],
+    cache: simulator.Cache | None = None,
+) -> Answer:
     """Call the entry point and send gradients back through it, on fresh leaves.
 
     ``grad_outputs`` are named "grad_output:<output>". An input that no gradient reaches is left out
@@ -98,8 +104,9 @@ def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Pa
         else argument.value
         for argument in given
     ]
-    with _running(loaded) as log:
+    with _running(loaded, cache=cache) as log:
         returned = loaded.entry(*leaves)
+    n_forward = 0 if log is None else len(log.launches)
     outputs, header = _returned(returned, loaded)
     _look_for_unwritten(outputs, log)
     wanted = {
@@ -113,10 +120,11 @@ def vjp(loaded: Loaded, given: Sequence[Argument], grad_outputs: Mapping[str, Pa
             for argument, leaf in zip(given, leaves, strict=True)
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad
         }
-        with _running(loaded, log):
+        with _running(loaded, log, cache):
             grads = _gradients(outputs, wanted, asked)
         _look_for_unwritten({f"grad:{name}": grad for name, grad in grads.items()}, log)
     answer = _answer(header, outputs, given, loaded, log)
+    answer.header["n_forward_launches"] = n_forward
     for name, grad in grads.items():
         what = _unsendable(grad, loaded)
         if what:
@@ -152,14 +160,16 @@ def _fits(outputs: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor
 
 
 @contextlib.contextmanager
-def _running(loaded: Loaded, log: simulator.Log | None = None) -> Iterator[simulator.Log | None]:
+def _running(
+    loaded: Loaded, log: simulator.Log | None = None, cache: simulator.Cache | None = None
+) -> Iterator[simulator.Log | None]:
     """The surroundings student code runs in."""
     if loaded.backend == "cuda":
         yield None
         torch.cuda.synchronize()
         return
     with contextlib.ExitStack() as stack:
-        new = stack.enter_context(simulator.recording())
+        new = stack.enter_context(simulator.recording(cache))
         stack.enter_context(simulator.pretend_gpu())
         if loaded.lift:
             stack.enter_context(simulator.lifted())
@@ -229,34 +239,5 @@ def _answer(
     ]
     header = {**header, "wrong_grads": {}}
     if log is not None:
-        header["n_launches"] = len(log.launches)
-        header["launches"] = [_launch(launch) for launch in log.launches[:MAX_LAUNCHES]]
-        traffic = [t for launch in log.launches for t in launch.arguments.values()]
-        # an atomic reads and writes
-        header["read"] = sum(t.read + t.atomics for t in traffic)
-        header["written"] = sum(t.written + t.atomics for t in traffic)
-        # notes last: they decide nothing, so they must not take the place of what does
-        told = sorted(log.findings, key=lambda finding: finding.kind == "note")
-        header["findings"] = [_finding(finding) for finding in told[:MAX_FINDINGS]]
+        header |= launch_log.described(log)
     return Answer(header, tensors)
-
-
-def _launch(launch: simulator.Launch) -> dict[str, Any]:
-    return {
-        "kernel": launch.kernel,
-        "grid": list(launch.grid),
-        "arguments": {
-            name: [traffic.read, traffic.written] for name, traffic in launch.arguments.items()
-        },
-    }
-
-
-def _finding(finding: simulator.Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "where": f"{Path(finding.file).name}:{finding.line} in {finding.kernel}",
-        "source_line": finding.source_line.strip()[:200],
-        "program": list(finding.program),
-        "text": finding.text[:500],
-        "count": finding.count,
-    }

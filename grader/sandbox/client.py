@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -23,6 +23,9 @@ from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
 from grader.sandbox.replies import Raised, Reply, Returned
 from grader.scorecard import Attempt, Isolation, Verdict
 from grader.spec import Case, Inputs
+
+if TYPE_CHECKING:
+    from grader.simulator import Cache
 
 MAX_TIMEOUTS: Final = 2
 MAX_RESTARTS: Final = 3
@@ -103,15 +106,22 @@ class Student:
         self._timed_s = 0.0
 
     def forward(
-        self, inputs: Inputs, *, backend: Backend, case: Case, lift: bool = False
+        self,
+        inputs: Inputs,
+        *,
+        backend: Backend,
+        case: Case,
+        lift: bool = False,
+        cache: Cache | None = None,
     ) -> Outcome:
-        """Call the entry point.
+        """Call the entry point; in the simulator, with this cache modelled.
 
         Raises:
             StudentFaultError: However else student code ended.
             LaunchError: If no worker can be started.
         """
         header, tensors = _arguments(inputs, lift=lift)
+        header |= _modelled(cache)
         return self._call("forward", header, tensors, backend, case, lift=lift)
 
     def vjp(
@@ -122,9 +132,11 @@ class Student:
         backend: Backend,
         case: Case,
         lift: bool = False,
+        cache: Cache | None = None,
     ) -> Outcome:
         """Call the entry point and send ``grad_outputs`` back through it. Raises as ``forward``."""
         header, tensors = _arguments(inputs, lift=lift)
+        header |= _modelled(cache)
         tensors += [_pack(f"grad_output:{k}", grad, lift=lift) for k, grad in grad_outputs.items()]
         return self._call("vjp", header, tensors, backend, case, lift=lift)
 
@@ -282,6 +294,10 @@ def _fault(raised: Raised, backend: Backend) -> StudentFaultError:
     if verdict is Verdict.NOT_CHECKABLE and backend == "cuda":
         verdict = Verdict.CRASHED  # only the simulator lacks anything
     return StudentFaultError(verdict, what, raised.traceback)
+
+
+def _modelled(cache: Cache | None) -> dict[str, Any]:
+    return {} if cache is None else {"cache": asdict(cache)}
 
 
 def _arguments(inputs: Inputs, *, lift: bool) -> tuple[dict[str, Any], list[Packed]]:

@@ -11,10 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
 from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
+from grader.seen import Count, FindingSeen, LaunchSeen, Text
 from grader.spec import Dtype
-
-Count = Annotated[int, Field(ge=0)]
-Text = Annotated[str, Field(max_length=1024)]
 
 
 class Reply(BaseModel):
@@ -47,31 +45,6 @@ class Loaded(Reply):
     """The submission is imported."""
 
 
-class LaunchSeen(BaseModel):
-    """One kernel launch in the simulator: elements read and written per argument."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kernel: Text
-    grid: tuple[Count, Count, Count]
-    arguments: dict[Text, tuple[Count, Count]]
-
-
-class FindingSeen(BaseModel):
-    """One finding of the simulator."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: Literal[
-        "out_of_bounds", "uninitialised_read", "race", "deadlock", "never_written", "note"
-    ]
-    where: Text
-    source_line: Text
-    program: tuple[Count, Count, Count]
-    text: Text
-    count: Count
-
-
 class Returned(Reply):
     """The entry point returned."""
 
@@ -81,6 +54,8 @@ class Returned(Reply):
     wrong_grads: dict[Text, Text] = Field(default_factory=dict)
     """Gradients that are no plain tensors: input to what they are."""
     n_launches: Count = 0
+    n_forward_launches: Count = 0
+    """Of these, the ones before the gradient was sent back."""
     launches: tuple[LaunchSeen, ...] = ()
     findings: tuple[FindingSeen, ...] = ()
     read: Count = 0

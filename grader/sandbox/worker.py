@@ -70,7 +70,8 @@ class Worker:
         """Outputs of one call."""
         loaded = self._submission()
         torch.set_float32_matmul_precision(header["matmul_precision"])
-        return calls.forward(loaded, calls.arguments(header["arguments"], tensors, loaded))
+        given = calls.arguments(header["arguments"], tensors, loaded)
+        return calls.forward(loaded, given, _cache(header))
 
     def do_vjp(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Outputs and gradients of one call."""
@@ -78,7 +79,7 @@ class Worker:
         torch.set_float32_matmul_precision(header["matmul_precision"])
         given = calls.arguments(header["arguments"], tensors, loaded)
         grads = {n: t for n, t in tensors.items() if n.startswith("grad_output:")}
-        return calls.vjp(loaded, given, grads)
+        return calls.vjp(loaded, given, grads, _cache(header))
 
     def do_prepare(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Compile, tune and warm up one benchmark case of the entry or of a baseline."""
@@ -127,6 +128,10 @@ class Worker:
         if self.timed is None:
             raise RuntimeError("nothing is prepared")
         return self.timed
+
+
+def _cache(header: Mapping[str, Any]) -> simulator.Cache | None:
+    return simulator.Cache(**header["cache"]) if header.get("cache") else None
 
 
 def _tuples(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,22 +3,25 @@
 Measures no time, and compiles nothing: what the real compiler makes of a kernel is its business.
 """
 
+from grader.simulator.cache import Cache
 from grader.simulator.errors import CompilationError, DeadlockError, UnsupportedError
 from grader.simulator.host import pretend_gpu
 from grader.simulator.host_marks import is_cpu
 from grader.simulator.imports import load_module
 from grader.simulator.lift import declare, declared_dtype, lifted
-from grader.simulator.log import ArgumentTraffic, Finding, Launch
+from grader.simulator.log import ArgumentTraffic, Finding, Launch, Loop
 from grader.simulator.recording import Log, recording
 from grader.simulator.specialisation import Specialisation
 
 __all__ = [
     "ArgumentTraffic",
+    "Cache",
     "CompilationError",
     "DeadlockError",
     "Finding",
     "Launch",
     "Log",
+    "Loop",
     "Specialisation",
     "UnsupportedError",
     "declare",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import counts, dtypes, run, tiles
+from grader.simulator import advice, cache, counts, dtypes, run, tiles
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
@@ -96,6 +96,7 @@ class Access:
             int(lane[0]),
             f"{self.kind} outside {argument.name} (shape {argument.shape}, strides "
             f"{argument.stride}) at index {where}, lane {tuple(int(i) for i in lane[1:])}: {mask}",
+            advice=advice.out_of_bounds(self.kind, was_masked=self.was_masked),
             argument=argument.name,
             index=where,
             count=n,
@@ -104,7 +105,7 @@ class Access:
     def drop_outside(self) -> None:
         """Leave out lanes out of bounds: nothing is written there."""
         if self.inside is not None:
-            self.mask = self.inside if self.mask is None else self.mask & self.inside
+            self.mask = _both(self.mask, self.inside)
             self.inside = None
 
     def flat(self, array: Array) -> Array:
@@ -164,6 +165,8 @@ class Access:
         lanes = self.index.size if self.mask is None else int(np.count_nonzero(self.mask))
         if not self.run.launch.checked:
             return lanes * self.times
+        if self.run.launch.accesses is not None:
+            self._show_to_cache()
         n, size = lanes * self.times, self.buffer.dtype.itemsize
         if self.kind not in {"load", "store"}:
             self.run.add_traffic(self.argument.name, 0, 0, n, 0, 0, 0, 0)
@@ -178,6 +181,20 @@ class Access:
         else:
             self.run.add_traffic(self.argument.name, 0, n, 0, 0, n * size, 0, sectors)
         return n
+
+    def _show_to_cache(self) -> None:
+        active = self.mask if self.inside is None else _both(self.mask, self.inside)
+        self.run.accesses.append(
+            cache.tile_access(
+                self.argument.name,
+                self.kind,
+                self.run.ids,
+                self.index,
+                active,
+                self.buffer.dtype.itemsize,
+                self.buffer.number,
+            )
+        )
 
     def track(self, kind: str, values: Array | None = None) -> None:
         """Log who touches what, when this buffer is under suspicion of a race."""
@@ -200,6 +217,10 @@ class Access:
             run.here(),
         )
         self.run.touch(self.buffer.address, touch)
+
+
+def _both(mask: Array | None, inside: Array) -> Array:
+    return inside if mask is None else mask & inside
 
 
 def _full(array: Array, shape: tuple[int, ...]) -> Array:
@@ -261,6 +282,7 @@ def _check_written(access: Access, written: Array) -> None:
         "uninitialised_read",
         int(np.searchsorted(access.run.ids, program[first])),
         f"reads {name} at index {index}, which came from torch.empty and nobody wrote",
+        advice=advice.UNWRITTEN,
         argument=name,
         index=index,
         count=int(np.count_nonzero(unwritten)) * access.times,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import run
+from grader.simulator import advice, run
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
 from grader.simulator.errors import refuse
@@ -48,7 +48,7 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
         held = held | ~to_bool(mask).data
     if not held.all():
         row = int(np.argwhere(~held)[0][0])
-        run.current().find("note", row, f"device_assert failed: {plain(msg)}")
+        run.current().find("note", row, f"device_assert failed: {plain(msg)}", advice=advice.ASSERT)
 
 
 def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002 - Triton's

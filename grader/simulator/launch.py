@@ -6,16 +6,20 @@ import functools
 import operator
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from grader.simulator import (
+    advice,
+    cache,
     constants,
     dtypes,
     host_marks,
     index,
+    log,
     races,
     run,
     single_program,
@@ -23,7 +27,7 @@ from grader.simulator import (
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
-from grader.simulator.log import ArgumentTraffic, Finding, Launch, is_recording, publish
+from grader.simulator.log import ArgumentTraffic, Finding, Launch, Loop, is_recording
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
 from grader.simulator.specialisation import Specialisation, specialisation
@@ -87,6 +91,7 @@ def launch(
             k: _cook(k, v, buffers, windows, constant=k in constants) for k, v in arguments.items()
         }
         state = LaunchState(name, grid, is_recording(), definition)
+        state.accesses = None if log.cache_to_model() is None else []
         compiled = None
         if state.checked and not dtypes.is_lifted():
             compiled = specialisation(name, definition, arguments, constants, options)
@@ -139,9 +144,11 @@ def _cook(
         if constant:
             raise TypeError(f"argument {name} is a tl.constexpr: a tensor cannot be one")
         host_marks.check_device(name, given)
-        key = (given.untyped_storage().data_ptr(), given.dtype)
+        address = given.untyped_storage().data_ptr()
+        key = (address, given.dtype)
         if key not in buffers:
-            buffers[key] = Buffer(given, declared_type(given))
+            same = [b.number for b in buffers.values() if b.address == address]
+            buffers[key] = Buffer(given, declared_type(given), same[0] if same else len(buffers))
         window = Argument(name, given, buffers[key])
         windows.append(window)
         return formula_value(index.constant(window.base), pointer_type(window.buffer.dtype), window)
@@ -218,10 +225,22 @@ def _deadlock(state: LaunchState, attempt: Run, blocked: Blocked, n_waiting: int
     text = f"{n_waiting} programs wait here for something that no other program does"
     state.findings.append(
         Finding(
-            "deadlock", state.kernel, file, line, source_line(file, line), (x, y, z), "", None, text
+            "deadlock",
+            state.kernel,
+            file,
+            line,
+            source_line(file, line),
+            (x, y, z),
+            "",
+            None,
+            text,
+            1,
+            advice.DEADLOCK,
         )
     )
-    raise DeadlockError(f"{file}:{line} in {state.kernel}: {text}\n    {source_line(file, line)}")
+    raise DeadlockError(
+        f"{file}:{line} in {state.kernel}: {text}\n    {source_line(file, line)}\n{advice.DEADLOCK}"
+    )
 
 
 def _suspicious(state: LaunchState, buffers: Any) -> frozenset[int]:
@@ -247,6 +266,7 @@ def _restarted(state: LaunchState, buffers: Any, wanted: frozenset[int]) -> Laun
         definition=state.definition,
         tracked=tracked,
         n_passes=state.n_passes,
+        accesses=None if state.accesses is None else [],
     )
 
 
@@ -269,6 +289,12 @@ def _publish(
         w.name: ArgumentTraffic(*state.traffic[w.name]) if w.name in state.traffic else empty
         for w in windows
     }
+    modelled = log.cache_to_model()
+    if state.accesses is not None and modelled is not None:
+        moved = cache.dram_bytes(state.accesses, modelled)
+        for name, counted in traffic.items():
+            read, written = moved.get(name, (0, 0))
+            traffic[name] = replace(counted, dram_read_bytes=read, dram_written_bytes=written)
     for name in sorted(state.float_atomics):
         state.findings.append(
             Finding(
@@ -281,7 +307,20 @@ def _publish(
                 None,
                 f"atomic additions of floats to {name}: the order, and so the last bits of the "
                 "result, differ from run to run",
+                1,
+                advice.FLOAT_ATOMICS,
             )
         )
-    seen = Launch(state.kernel, state.grid, traffic, n_programs, state.n_passes, compiled)
-    publish(seen, state.findings)
+    loops = _loops(state, n_programs)
+    seen = Launch(state.kernel, state.grid, traffic, n_programs, state.n_passes, compiled, loops)
+    log.publish(seen, state.findings)
+
+
+def _loops(state: LaunchState, n_programs: int) -> tuple[Loop, ...]:
+    turns: dict[tuple[str, int], Array] = {}
+    for loop, ids, n in state.turns:
+        turns.setdefault(loop, np.zeros(n_programs, np.int64))[ids] += n
+    return tuple(
+        Loop(*at, source_line(*at), int(n.sum()), int(n.min()), int(n.max()))
+        for at, n in sorted(turns.items())
+    )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from grader.simulator.cache import Cache
+from grader.simulator.counts import SECTOR_BYTES
 from grader.simulator.specialisation import Specialisation
 
 FindingKind = Literal[
@@ -22,6 +24,7 @@ class ArgumentTraffic:
         read: Elements loaded; a masked-off lane loads nothing.
         written: Elements stored; an atomic is counted apart, in ``atomics``.
         read_sectors: 32-byte sectors touched, per tile access of one program.
+        dram_read_bytes: By the cache model; None where nobody asked for it.
     """
 
     read: int = 0
@@ -31,6 +34,43 @@ class ArgumentTraffic:
     written_bytes: int = 0
     read_sectors: int = 0
     written_sectors: int = 0
+    dram_read_bytes: int | None = None
+    dram_written_bytes: int | None = None
+
+    @property
+    def read_share(self) -> float | None:
+        """Share of the sectors read that was asked for, in 0..1; None when nothing was read.
+
+        1.0 for neighbouring elements, 4 / 32 for one float32 of each sector. What several lanes of
+        a tile ask for counts once for each of them, but the share is never over 1.
+        """
+        return _useful_share(self.read_bytes, self.read_sectors)
+
+    @property
+    def written_share(self) -> float | None:
+        """Likewise of the sectors written."""
+        return _useful_share(self.written_bytes, self.written_sectors)
+
+
+def _useful_share(n_bytes: int, n_sectors: int) -> float | None:
+    return min(1.0, n_bytes / (n_sectors * SECTOR_BYTES)) if n_sectors else None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How often the body of one loop ran in one launch; an unrolled loop is none.
+
+    Attributes:
+        turns: Over all programs.
+        fewest, most: Of one program; a program that never came to the loop has 0.
+    """
+
+    file: str
+    line: int
+    source_line: str
+    turns: int
+    fewest: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +78,7 @@ class Launch:
     """One kernel launch.
 
     Attributes:
+        loops: In the order of their lines.
         n_passes: How often the Python kernel ran: 1 unless programs took different branches, the
             grid did not fit in memory at once, or a suspected race was looked into.
         specialisation: What Triton would compile; None while precision is lifted.
@@ -49,6 +90,7 @@ class Launch:
     n_programs: int
     n_passes: int
     specialisation: Specialisation | None = None
+    loops: tuple[Loop, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +102,7 @@ class Finding:
         argument: The tensor argument concerned; empty when there is none.
         index: Index into that tensor; may lie outside its shape.
         count: Elements (or occurrences) that the same line, kind and argument stand for.
+        advice: What to do about it.
     """
 
     kind: FindingKind
@@ -72,21 +115,27 @@ class Finding:
     index: tuple[int, ...] | None
     text: str
     count: int = 1
+    advice: str = ""
 
     def __str__(self) -> str:
         times = f" ({self.count} elements)" if self.count > 1 else ""
         return (
             f"{self.kind}: {self.file}:{self.line} in {self.kernel}, program {self.program}\n"
-            f"    {self.source_line}\n  {self.text}{times}"
+            f"    {self.source_line}\n  {self.text}{times}\n  {self.advice}"
         )
 
 
 @dataclass
 class Log:
-    """Launches in order, and findings, one per kind, line and argument."""
+    """Launches in order, and findings, one per kind, line and argument.
+
+    Attributes:
+        cache: The cache to model in every launch, if any.
+    """
 
     launches: list[Launch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    cache: Cache | None = None
 
     def add(self, new: list[Finding]) -> None:
         """Add findings, counting repeated ones."""
@@ -129,3 +178,8 @@ def publish(launch: Launch, findings: list[Finding]) -> None:
 def is_recording() -> bool:
     """Whether anybody looks at launches now; checks cost nothing when nobody does."""
     return bool(_logs)
+
+
+def cache_to_model() -> Cache | None:
+    """The cache that the innermost log wants modelled, if any."""
+    return _logs[-1].cache if _logs else None

@@ -21,12 +21,14 @@ class Buffer:
 
     Attributes:
         raw: Shape (elements,): the storage itself, writable.
+        number: Of the storage, among those of the launch.
         dtype: Declared element type; while lifted, ``raw`` is float64 whatever this is.
         written: Per element, whether anybody wrote it yet; None when all of it was.
     """
 
-    def __init__(self, tensor: torch.Tensor, declared: dtype) -> None:
+    def __init__(self, tensor: torch.Tensor, declared: dtype, number: int) -> None:
         storage = tensor.untyped_storage()
+        self.number = number
         self.address = storage.data_ptr()
         self.dtype = declared
         self.raw = fresh.elements(storage, FROM_TORCH[tensor.dtype].storage)

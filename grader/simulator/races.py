@@ -1,9 +1,8 @@
 """Races between programs: one writes what another reads or writes, and nothing orders them.
 
-Works on the log of all accesses to a buffer under suspicion, so it does not depend on the order in
-which programs happened to run. Ordering: program p's access comes before program q's when p, after
-its access, used an integer atomic on a word that q used later, before its own (one hop: enough for
-spin locks and last-block counters). Two atomics never race. Within one program nothing races here.
+Works on the log of all accesses to a buffer under suspicion, not on what they did, so without
+atomics it does not depend on the order in which programs happened to run. Two atomics never race.
+Within one program nothing races here.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grader.simulator import advice
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import source_line
 from grader.simulator.log import Finding, FindingKind
+from grader.simulator.ordering import Order
 from grader.simulator.run import LaunchState, Touch
 
 _KINDS = ("read", "write", "atomic")
 _READ, _WRITE, _ATOMIC = range(3)
 _CONFLICTS = {_READ: (_WRITE, _ATOMIC), _WRITE: (_READ, _WRITE, _ATOMIC), _ATOMIC: (_READ, _WRITE)}
-# conflicting pairs looked at one by one, where locks or counters may order them
-_MAX_ORDERED_PAIRS = 20_000
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,17 @@ def find_races(launch: LaunchState, coordinates: Array) -> list[Finding]:
         coordinates: Shape (3, programs), the program ids.
     """
     findings: list[Finding] = []
-    order = _Order(launch)
+    order = Order(launch.syncs)
     for touches in launch.touches.values():
         history = _history(touches, _shared_elements(touches))
         first, second = _conflicts(history)
         if order.exists:
-            unordered = order.missing(history, first, second)
+            when = np.stack([history.program, history.clock], axis=1)
+            unordered = order.missing(when[first], when[second])
             first, second = first[unordered], second[unordered]
         if first.size:
-            findings += _report(launch.kernel, touches, history, first, second, coordinates)
+            pairs = _Pairs(launch.kernel, touches, history, coordinates, order.exists)
+            findings += _report(pairs, first, second)
     return findings
 
 
@@ -137,68 +138,19 @@ def _next_after(wanted: Array) -> Array:
     return np.concatenate([at[1:], [n]])
 
 
-class _Order:
-    """Which accesses integer atomics put in order."""
+@dataclass(frozen=True)
+class _Pairs:
+    """What pairs of positions in a history stand for."""
 
-    def __init__(self, launch: LaunchState) -> None:
-        self.exists = bool(launch.syncs)
-        self._events: dict[int, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
-        for address, words, programs, clocks in launch.syncs:
-            for word, program, clock in zip(
-                words.tolist(), programs.tolist(), clocks.tolist(), strict=True
-            ):
-                self._events[program].append((clock, (address, word)))
-
-    def missing(self, history: _History, first: Array, second: Array) -> Array:
-        """Positions of the pairs that nothing orders."""
-        columns = np.stack(
-            [
-                history.program[first],
-                history.clock[first],
-                history.program[second],
-                history.clock[second],
-            ],
-            axis=1,
-        )
-        # lanes of one tile access share their order: look at one of them
-        access = np.stack(
-            [
-                history.program[first],
-                history.touch[first],
-                history.program[second],
-                history.touch[second],
-            ],
-            axis=1,
-        )
-        _, where, inverse = np.unique(access, axis=0, return_index=True, return_inverse=True)
-        unordered = np.array(
-            [
-                i < _MAX_ORDERED_PAIRS and not self._ordered(*columns[k].tolist())
-                for i, k in enumerate(where)
-            ],
-            np.bool_,
-        )
-        return np.flatnonzero(unordered[inverse.reshape(-1)])
-
-    def _ordered(self, p: int, p_clock: int, q: int, q_clock: int) -> bool:
-        released: dict[tuple[int, int], int] = {}
-        for clock, word in self._events[p]:
-            if clock >= p_clock:
-                released[word] = min(clock, released.get(word, clock))
-        return any(
-            word in released and released[word] < clock <= q_clock
-            for clock, word in self._events[q]
-        )
+    kernel: str
+    touches: list[Touch]
+    history: _History
+    coordinates: Array
+    has_order: bool  # some integer atomic is there
 
 
-def _report(
-    kernel: str,
-    touches: list[Touch],
-    history: _History,
-    first: Array,
-    second: Array,
-    coordinates: Array,
-) -> list[Finding]:
+def _report(pairs: _Pairs, first: Array, second: Array) -> list[Finding]:
+    touches, history = pairs.touches, pairs.history
     kinds = history.kind[first], history.kind[second]
     values = history.value[first], history.value[second]
     alike = (values[0] == values[1]) | ((values[0] != values[0]) & (values[1] != values[1]))
@@ -216,27 +168,15 @@ def _report(
             k = int(groups[0][0])
             kind: FindingKind = "note" if same_value else "race"
             n = len(np.unique(history.element[first[np.concatenate(groups)]]))
-            findings.append(
-                _finding(
-                    kind, kernel, touches, history, int(first[k]), int(second[k]), n, coordinates
-                )
-            )
+            findings.append(_finding(kind, pairs, int(first[k]), int(second[k]), n))
     return findings
 
 
-def _finding(
-    kind: FindingKind,
-    kernel: str,
-    touches: list[Touch],
-    history: _History,
-    one: int,
-    two: int,
-    n: int,
-    coordinates: Array,
-) -> Finding:
+def _finding(kind: FindingKind, pairs: _Pairs, one: int, two: int, n: int) -> Finding:
+    touches, history = pairs.touches, pairs.history
     earlier, later = touches[int(history.touch[one])], touches[int(history.touch[two])]
-    program = _program(coordinates, int(history.program[two]))
-    other = _program(coordinates, int(history.program[one]))
+    program = _program(pairs.coordinates, int(history.program[two]))
+    other = _program(pairs.coordinates, int(history.program[one]))
     index = later.argument.index(int(history.element[two]))
     (file, line), (_, other_line) = later.place, earlier.place
     text = (
@@ -245,9 +185,12 @@ def _finding(
     )
     if kind == "note":
         text += ", but both write the same value"
+        what_to_do = advice.SAME_VALUE
+    else:
+        what_to_do = advice.race({earlier.kind, later.kind}, has_order=pairs.has_order)
     return Finding(
         kind,
-        kernel,
+        pairs.kernel,
         file,
         line,
         source_line(file, line),
@@ -256,6 +199,7 @@ def _finding(
         index,
         text,
         n,
+        what_to_do,
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from grader.simulator import fresh, log, modes
+from grader.simulator import advice, fresh, log, modes
+from grader.simulator.cache import Cache
 from grader.simulator.errors import source_line
 
 
@@ -38,7 +39,7 @@ class Log(log.Log):
         index = tuple(int(i) for i in missing[0])
         text = (
             f"{len(missing)} of {written.size} elements of {name} were never written, the first at "
-            f"index {index}: look at the grid and the mask of the store"
+            f"index {index}"
         )
         self.add(
             [
@@ -53,18 +54,22 @@ class Log(log.Log):
                     index,
                     text,
                     len(missing),
+                    advice.NEVER_WRITTEN,
                 )
             ]
         )
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[Log]:
+def recording(cache: Cache | None = None) -> Iterator[Log]:
     """Log every launch in this block, with all checks on.
 
     What is logged survives an exception. Outside of such a block nothing is counted or checked,
     and launches are faster.
+
+    Args:
+        cache: Also model this cache; takes about as long again.
     """
-    recorded = Log()
+    recorded = Log(cache=cache)
     with log.collecting(recorded), modes.entered(fresh.WatchFresh()):
         yield recorded

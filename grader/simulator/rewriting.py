@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from grader.simulator import run
 from grader.simulator.comparisons import bitwise
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
@@ -45,8 +46,14 @@ def _logical(function: Callable[[Any, Any], Any], *, stops_at: bool) -> Callable
     return apply
 
 
-def _types(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Type and shape of what a loop may carry: values and numbers."""
+def _types(variables: dict[str, Any], loop: tuple[str, int]) -> dict[str, tuple[Any, Any]]:
+    """Before a loop: type and shape of what it may carry, values and numbers."""
+    # a loop without a turn is seen, too
+    run.current().turns[loop] += 0
+    return _carriable(variables)
+
+
+def _carriable(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {
         name: _type(value)
         for name, value in variables.items()
@@ -65,15 +72,18 @@ def _type(value: Any) -> tuple[Any, Any]:
     return scalar_type(value), ()
 
 
-def _check_types(before: dict[str, tuple[Any, Any]], variables: dict[str, Any]) -> None:
-    """At the end of the first turn, what was there before has kept its type.
+def _check_types(
+    before: dict[str, tuple[Any, Any]], variables: dict[str, Any], loop: tuple[str, int]
+) -> None:
+    """At the end of a turn, count it; after the first, what was there before has kept its type.
 
     Raises:
         CompilationError: Naming the variable and both types.
     """
+    run.current().turns[loop] += 1
     if not before:
         return
-    after = _types(variables)
+    after = _carriable(variables)
     for name, was in before.items():
         if name in after and after[name] != was:
             refuse(
@@ -129,7 +139,9 @@ def _carry(name: str, loop: ast.For | ast.While) -> ast.stmt:
 class _Calls(ast.NodeTransformer):
     """Puts calls in the place of ``and`` and ``or``, and around loops."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str, offset: int) -> None:
+        self.file = file
+        self.offset = offset  # from lines of the kernel's text to lines of the file
         self.n_loops = 0
 
     def visit_For(self, node: ast.For) -> Any:
@@ -148,13 +160,21 @@ class _Calls(ast.NodeTransformer):
         self.n_loops += 1
         name = f"{_BEFORE}_{self.n_loops}"
         target = [ast.Name(id=name, ctx=ast.Store())]
-        before = ast.Assign(targets=list(target), value=_call(_TYPES, _call("locals")))
-        after = ast.Expr(value=_call(_CHECK, ast.Name(id=name, ctx=ast.Load()), _call("locals")))
+        before = ast.Assign(
+            targets=list(target), value=_call(_TYPES, _call("locals"), self._place(node))
+        )
+        now = ast.Name(id=name, ctx=ast.Load())
+        after = ast.Expr(value=_call(_CHECK, now, _call("locals"), self._place(node)))
         ast.copy_location(before, node)
         ast.copy_location(after, node.body[-1])
         node.body.append(after)
         carried = [_carry(variable, node) for variable in sorted(stored)]
         return [*carried, ast.fix_missing_locations(before), ast.fix_missing_locations(node)]
+
+    def _place(self, loop: ast.For | ast.While) -> ast.expr:
+        """File and line of a loop, as code."""
+        parts: list[ast.expr] = [ast.Constant(self.file), ast.Constant(loop.lineno + self.offset)]
+        return ast.Tuple(elts=parts, ctx=ast.Load())
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -183,7 +203,7 @@ def rewritten(fn: Any) -> types.CodeType:
     if not any(isinstance(node, ast.BoolOp | ast.For | ast.While) for node in nodes):
         return code
     function.decorator_list = []
-    _Calls().generic_visit(function)
+    _Calls(code.co_filename, first - 1).generic_visit(function)
     ast.increment_lineno(tree, first - 1)
     compiled = compile(tree, code.co_filename, "exec", dont_inherit=True)
     made = [c for c in compiled.co_consts if isinstance(c, types.CodeType)]

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from grader.simulator.cache import TileAccess
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import kernel_frame, source_line
 from grader.simulator.index import Index
@@ -72,6 +73,9 @@ class LaunchState:
     syncs: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
     float_atomics: set[str] = field(default_factory=set)
     executables: dict[Any, Any] = field(default_factory=dict)
+    # file and line of a loop, programs, and how often each of them ran its body
+    turns: list[tuple[tuple[str, int], Array, int]] = field(default_factory=list)
+    accesses: list[TileAccess] | None = None  # for the cache model; None when nobody wants it
     clock: int = 0
     n_passes: int = 0
 
@@ -94,6 +98,8 @@ class Run:
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._touches: list[tuple[int, Touch]] = []
         self._syncs: list[tuple[int, Array, Array, Array]] = []
+        self.turns: Counter[tuple[str, int]] = Counter()
+        self.accesses: list[TileAccess] = []
 
     def save(self, array: Array, index: Any) -> None:
         """Remember elements about to be overwritten."""
@@ -112,6 +118,9 @@ class Run:
         for address, touch in self._touches:
             self.launch.touches.setdefault(address, []).append(touch)
         self.launch.syncs += self._syncs
+        if self.launch.accesses is not None:
+            self.launch.accesses += self.accesses
+        self.launch.turns += [(loop, self.ids, n) for loop, n in self.turns.items()]
 
     def keep_log(self) -> None:
         """Keep traffic and findings only (of a pass that ended in an exception)."""
@@ -143,6 +152,7 @@ class Run:
         row: int,
         text: str,
         *,
+        advice: str,
         argument: str = "",
         index: tuple[int, ...] | None = None,
         count: int = 1,
@@ -162,6 +172,7 @@ class Run:
                 index,
                 text,
                 count,
+                advice,
             )
         )
 

@@ -67,7 +67,9 @@ def find(pointer: Any, mask: Any) -> Tile | None:
     if type(pointer) is not Value or pointer.argument is None:
         return None
     formula, current, argument = index_of(pointer), run.current(), pointer.argument
-    if formula is None or argument.buffer.is_tracked(current):
+    # the cache model looks at lanes
+    is_watched = argument.buffer.is_tracked(current) or current.launch.accesses is not None
+    if formula is None or is_watched:
         return None
     cut = _cut(formula.shape, plain(mask))
     if cut is None:

@@ -286,7 +286,7 @@ def test_schema_describes_the_card(course: Course) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["grade", "verify", "stubs", "doctor", "schema"])
+@pytest.mark.parametrize("command", ["grade", "verify", "stubs", "trace", "doctor", "schema"])
 def test_help_has_examples(course: Course, command: str) -> None:
     """Every command explains itself."""
     graded = course.run(command, "--help")

@@ -14,15 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # a part imports from layers above its own line only, and itself; a new part needs its place here
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("spec",),
-    ("scorecard",),
+    ("exits", "spec"),
+    ("scorecard", "seen"),
     ("inputs", "simulator", "submission", "thresholds", "verify"),
     ("doctor", "measure", "report", "score"),
     ("discover", "sandbox"),
     ("checks", "release", "simulate"),
     ("grading",),
-    ("benchmark", "calibrate", "card"),
-    ("runner",),
+    ("benchmark", "calibrate", "card", "trace"),
+    ("runner", "trace_command"),
     ("__main__",),
 )
 LAYER_OF = {part: i for i, parts in enumerate(LAYERS) for part in parts}
@@ -41,9 +41,11 @@ SECRETS = {
 }
 TORCH_FREE = (
     "grader.scorecard",
+    "grader.seen",
     "grader.score",
     "grader.report.terminal",
     "grader.report.progress",
+    "grader.report.trace",
 )
 PROBLEMS = sorted(path.parent for path in ROOT.glob("reference/*/problem.py"))
 

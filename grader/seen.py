@@ -1,0 +1,107 @@
+"""What the simulator saw of one call, as plain data: what workers report and `trace` shows.
+
+Claims of a process that runs student code: checked for their form, and trusted no further.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0)]
+Text = Annotated[str, Field(max_length=1024)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Seen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class TrafficSeen(_Seen):
+    """What one launch moved of one tensor argument."""
+
+    read: Count = 0
+    """Elements loaded; a masked-off lane loads nothing."""
+    written: Count = 0
+    """Elements stored."""
+    atomics: Count = 0
+    """Elements updated atomically; in neither of the others."""
+    read_bytes: Count = 0
+    written_bytes: Count = 0
+    read_sectors: Count = 0
+    """32-byte sectors touched, summed over tile accesses and programs."""
+    written_sectors: Count = 0
+    read_share: Share | None = None
+    """Useful share of the sectors read: bytes asked for by bytes moved; None if nothing was."""
+    written_share: Share | None = None
+    dram_read_bytes: Count | None = None
+    """By the cache model; None where it did not run."""
+    dram_written_bytes: Count | None = None
+
+
+class LoopSeen(_Seen):
+    """How often the body of one loop ran in one launch."""
+
+    where: Text
+    """Such as ``softmax.py:31``."""
+    source_line: Text
+    turns: Count
+    """Over all programs."""
+    fewest: Count
+    """Of one program."""
+    most: Count
+
+
+class LaunchSeen(_Seen):
+    """One kernel launch in the simulator."""
+
+    kernel: Text
+    grid: tuple[Count, Count, Count]
+    n_programs: Count
+    n_passes: Count
+    """How often the simulator ran the kernel's Python: says nothing about a GPU."""
+    arguments: dict[Text, TrafficSeen]
+    loops: tuple[LoopSeen, ...] = ()
+
+
+class FindingSeen(_Seen):
+    """One finding of the simulator."""
+
+    kind: Literal[
+        "out_of_bounds", "uninitialised_read", "race", "deadlock", "never_written", "note"
+    ]
+    where: Text
+    source_line: Text
+    program: tuple[Count, Count, Count]
+    text: Text
+    advice: Text = ""
+    """What to do about it."""
+    count: Count
+
+
+class Trace(_Seen):
+    """One case of one problem, run once in the simulator."""
+
+    problem: str
+    case: str
+    phase: Literal["forward", "backward", "both"]
+    submission: str
+    launches: tuple[LaunchSeen, ...]
+    """Those of the phase, in order."""
+    n_launches: Count
+    """As many as there were; the first ones are listed."""
+    findings: tuple[FindingSeen, ...]
+    """Of the whole call."""
+    read: Count
+    """Elements over all launches of the call; an atomic counts as both."""
+    written: Count
+    allowed_read: Count | None
+    """The problem's own upper bound; None for the backward alone, which has none."""
+    allowed_written: Count | None
+    min_bytes: Count
+    """What no kernel can avoid moving in this phase, read and written."""
+    cache_bytes: Count
+    """Size of the modelled cache."""
+    in_flight: Count
+    """Programs that the model runs at once."""
