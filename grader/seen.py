@@ -80,6 +80,16 @@ class FindingSeen(_Seen):
     count: Count
 
 
+class AutotunedSeen(_Seen):
+    """A kernel under @triton.autotune."""
+
+    kernel: Text
+    n_configs: Annotated[int, Field(ge=1)]
+    """As many as its pruning leaves."""
+    configs: tuple[Text, ...]
+    """The first ones, in words."""
+
+
 class Trace(_Seen):
     """One case of one problem, run once in the simulator."""
 

@@ -52,7 +52,12 @@ def with_printed(check: Check, printed: str) -> Check:
     if not printed or check.verdict is Verdict.PASSED:
         return check
     lines = "\n    ".join(printed.splitlines())
-    return check.model_copy(update={"cause": _cut(f"{check.cause}\n  it printed:\n    {lines}")})
+    return with_lines(check, f"it printed:\n    {lines}")
+
+
+def with_lines(check: Check, *lines: str) -> Check:
+    """A check with more lines at the end of its cause."""
+    return check.model_copy(update={"cause": _cut("\n  ".join([check.cause, *lines]))})
 
 
 def _cut(cause: str) -> str:

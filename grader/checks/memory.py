@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from grader import verify
+from grader.checks.configs import every_config
 from grader.checks.form import form
 from grader.checks.trial import Trial, ended, grad_outputs, oracle
 from grader.inputs import is_differentiable
 from grader.sandbox.client import Outcome, Student, StudentFaultError
 from grader.scorecard import Check, Verdict
-from grader.seen import FindingSeen
+from grader.seen import AutotunedSeen, FindingSeen
 from grader.spec import Inputs, Phase
 from grader.verify import PASSED
 
 
 def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:
     """Bounds, races, unwritten elements and traffic of all launches, in the simulator."""
-    try:
-        if not trial.problem.differentiable:
-            outcome = student.forward(inputs, backend="sim", case=trial.case)
-            return _judged(trial, outcome, "forward")
-        outputs = oracle(trial.problem, inputs)
-        grads = grad_outputs(trial.case, outputs, rng)
-        outcome = student.vjp(inputs, grads, backend="sim", case=trial.case)
-    except StudentFaultError as fault:
-        return _of_the_forward(trial, student, inputs, fault)
-    check = _judged(trial, outcome, "backward")
-    if check.verdict is not Verdict.PASSED:
-        return check
-    return _without_backward(trial, outcome, inputs, outputs) or PASSED
+    phase: Phase = "backward" if trial.problem.differentiable else "forward"
+    outputs = oracle(trial.problem, inputs) if phase == "backward" else {}
+    grads = grad_outputs(trial.case, outputs, rng)
+
+    def judge(config: int) -> tuple[Check, Sequence[AutotunedSeen]]:
+        try:
+            outcome = _run(trial, student, inputs, grads, config)
+        except StudentFaultError as fault:
+            return _of_the_forward(trial, student, inputs, fault), ()
+        # how much it moves depends on the config, and tuning would not choose one that moves too much
+        check = _judged(trial, outcome, None if config else phase)
+        if check.verdict is Verdict.PASSED and phase == "backward":
+            check = _without_backward(trial, outcome, inputs, outputs) or PASSED
+        return check, outcome.reply.autotuned
+
+    return every_config(trial, judge)
+
+
+def _run(
+    trial: Trial,
+    student: Student,
+    inputs: Inputs,
+    grads: Mapping[str, torch.Tensor],
+    config: int,
+) -> Outcome:
+    if not trial.problem.differentiable:
+        return student.forward(inputs, backend="sim", case=trial.case, autotune_config=config)
+    return student.vjp(inputs, grads, backend="sim", case=trial.case, autotune_config=config)
 
 
 def _without_backward(
@@ -66,7 +82,8 @@ def _of_the_forward(
     return check if found.verdict is Verdict.PASSED else found
 
 
-def _judged(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
+def _judged(trial: Trial, outcome: Outcome, phase: Phase | None) -> Check:
+    """What the launches did; the traffic of the phase, if one is given."""
     reply = outcome.reply
     n_outputs = sum(math.prod(packed.header.shape) for packed in outcome.outputs.values())
     if not reply.n_launches or reply.written < n_outputs:
@@ -85,7 +102,7 @@ def _judged(trial: Trial, outcome: Outcome, phase: Phase) -> Check:
         more = f"and {len(findings) - 1} more findings" if len(findings) > 1 else ""
         what, *details = _told(findings[0])
         return verify.fail(Verdict(findings[0].kind), what, trial.context, *details, more)
-    return _traffic(trial, outcome, phase)
+    return PASSED if phase is None else _traffic(trial, outcome, phase)
 
 
 def _told(finding: FindingSeen) -> tuple[str, ...]:

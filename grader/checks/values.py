@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from grader import verify
+from grader.checks.configs import every_config
 from grader.checks.form import form, modified
 from grader.checks.trial import Trial, double_leaves, ended, grad_outputs, oracle
 from grader.inputs import dtype_name
 from grader.sandbox.client import Outcome, Student, StudentFaultError
 from grader.scorecard import Check, Verdict
+from grader.seen import AutotunedSeen
 from grader.spec import Inputs
 from grader.verify import PASSED
 
@@ -17,10 +21,22 @@ from grader.verify import PASSED
 def forward(trial: Trial, student: Student, inputs: Inputs) -> Check:
     """The values of the entry point, on the target."""
     wanted = oracle(trial.problem, inputs)
-    try:
-        outcome = student.forward(inputs, backend=student.target, case=trial.case)
-    except StudentFaultError as fault:
-        return ended(trial, fault)
+
+    def judge(config: int) -> tuple[Check, Sequence[AutotunedSeen]]:
+        try:
+            outcome = student.forward(
+                inputs, backend=student.target, case=trial.case, autotune_config=config
+            )
+        except StudentFaultError as fault:
+            return ended(trial, fault), ()
+        return _outputs(trial, outcome, inputs, wanted), outcome.reply.autotuned
+
+    return every_config(trial, judge)
+
+
+def _outputs(
+    trial: Trial, outcome: Outcome, inputs: Inputs, wanted: Mapping[str, torch.Tensor]
+) -> Check:
     wrong = modified(trial, inputs, outcome) or form(trial, outcome, wanted)
     if wrong:
         return wrong
@@ -49,14 +65,25 @@ def backward(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generato
         list(asked.values()),
         [sent[name].double() for name in outputs],
     )
-    try:
-        outcome = student.vjp(inputs, sent, backend=student.target, case=trial.case)
-    except StudentFaultError as fault:
-        return ended(trial, fault)
-    wrong = modified(trial, inputs, outcome) or form(trial, outcome, outputs)
-    if wrong:
-        return wrong
-    for name, want in zip(asked, wanted, strict=True):
+
+    def judge(config: int) -> tuple[Check, Sequence[AutotunedSeen]]:
+        try:
+            outcome = student.vjp(
+                inputs, sent, backend=student.target, case=trial.case, autotune_config=config
+            )
+        except StudentFaultError as fault:
+            return ended(trial, fault), ()
+        wrong = modified(trial, inputs, outcome) or form(trial, outcome, outputs)
+        check = wrong or _gradients(trial, outcome, dict(zip(asked, wanted, strict=True)), inputs)
+        return check, outcome.reply.autotuned
+
+    return every_config(trial, judge)
+
+
+def _gradients(
+    trial: Trial, outcome: Outcome, wanted: Mapping[str, torch.Tensor], inputs: Inputs
+) -> Check:
+    for name, want in wanted.items():
         wrong = _gradient(trial, outcome, name, want, inputs)
         if wrong:
             return wrong

@@ -113,15 +113,18 @@ class Student:
         case: Case,
         lift: bool = False,
         cache: Cache | None = None,
+        autotune_config: int = 0,
     ) -> Outcome:
         """Call the entry point; in the simulator, with this cache modelled.
+
+        There each @triton.autotune takes its config of this number.
 
         Raises:
             StudentFaultError: However else student code ended.
             LaunchError: If no worker can be started.
         """
         header, tensors = _arguments(inputs, lift=lift)
-        header |= _modelled(cache)
+        header |= _for_simulator(cache, autotune_config)
         return self._call("forward", header, tensors, backend, case, lift=lift)
 
     def vjp(
@@ -133,10 +136,11 @@ class Student:
         case: Case,
         lift: bool = False,
         cache: Cache | None = None,
+        autotune_config: int = 0,
     ) -> Outcome:
         """Call the entry point and send ``grad_outputs`` back through it. Raises as ``forward``."""
         header, tensors = _arguments(inputs, lift=lift)
-        header |= _modelled(cache)
+        header |= _for_simulator(cache, autotune_config)
         tensors += [_pack(f"grad_output:{k}", grad, lift=lift) for k, grad in grad_outputs.items()]
         return self._call("vjp", header, tensors, backend, case, lift=lift)
 
@@ -296,8 +300,9 @@ def _fault(raised: Raised, backend: Backend) -> StudentFaultError:
     return StudentFaultError(verdict, what, raised.traceback)
 
 
-def _modelled(cache: Cache | None) -> dict[str, Any]:
-    return {} if cache is None else {"cache": asdict(cache)}
+def _for_simulator(cache: Cache | None, autotune_config: int) -> dict[str, Any]:
+    modelled = {} if cache is None else {"cache": asdict(cache)}
+    return {"autotune_config": autotune_config, **modelled}
 
 
 def _arguments(inputs: Inputs, *, lift: bool) -> tuple[dict[str, Any], list[Packed]]:

@@ -17,6 +17,7 @@ MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
 MAX_LOG_BYTES = 52 * 1024  # of JSON, all of it; a header holds 64 KiB, and names tensors, too
 MAX_FINDINGS = 16
 MAX_LOOPS = 8  # of one launch
+MAX_CONFIGS = 64  # of all kernels, in words; a count says how many there are
 _MAX_LINE_CHARS = 200
 _MAX_NAME_CHARS = 64
 _TOTALS_BYTES = 256
@@ -28,14 +29,17 @@ def described(log: simulator.Log) -> dict[str, Any]:
     # notes last: they decide nothing, so they must not take the place of what does
     told = sorted(log.findings, key=lambda finding: finding.kind == "note")
     findings = [_finding(finding) for finding in told[:MAX_FINDINGS]]
+    autotuned = _autotuned(log.launches)
     launches = [_launch(launch) for launch in log.launches[:MAX_LAUNCHES]]
+    room_bytes = MAX_LOG_BYTES - _TOTALS_BYTES - len(json.dumps([findings, autotuned]))
     return {
         "n_launches": len(log.launches),
-        "launches": _fitting(launches, MAX_LOG_BYTES - _TOTALS_BYTES - len(json.dumps(findings))),
+        "launches": _fitting(launches, room_bytes),
         # an atomic reads and writes
         "read": sum(t.read + t.atomics for t in traffic),
         "written": sum(t.written + t.atomics for t in traffic),
         "findings": findings,
+        "autotuned": autotuned,
     }
 
 
@@ -77,6 +81,23 @@ def _loop(loop: simulator.Loop) -> dict[str, Any]:
         "fewest": loop.fewest,
         "most": loop.most,
     }
+
+
+def _autotuned(launches: Sequence[simulator.Launch]) -> list[dict[str, Any]]:
+    """The kernels whose config was chosen among several, once each."""
+    configs: dict[str, list[str]] = {}
+    for launch in launches:
+        compiled = launch.specialisation
+        if compiled is not None and compiled.others:
+            texts = [compiled.config, *(other.text for other in compiled.others)]
+            kernel = launch.kernel[:_MAX_NAME_CHARS]
+            configs[kernel] = max(configs.get(kernel, []), texts, key=len)
+    told, room = [], MAX_CONFIGS
+    for kernel, texts in configs.items():
+        shown = [text[:_MAX_LINE_CHARS] for text in texts[:room]]
+        room -= len(shown)
+        told.append({"kernel": kernel, "n_configs": len(texts), "configs": shown})
+    return told[:MAX_LAUNCHES]
 
 
 def _finding(finding: simulator.Finding) -> dict[str, Any]:

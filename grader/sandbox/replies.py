@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
 from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
-from grader.seen import Count, FindingSeen, LaunchSeen, Text
+from grader.seen import AutotunedSeen, Count, FindingSeen, LaunchSeen, Text
 from grader.spec import Dtype
 
 
@@ -58,6 +58,7 @@ class Returned(Reply):
     """Of these, the ones before the gradient was sent back."""
     launches: tuple[LaunchSeen, ...] = ()
     findings: tuple[FindingSeen, ...] = ()
+    autotuned: tuple[AutotunedSeen, ...] = ()
     read: Count = 0
     written: Count = 0
     """Elements over all launches; an atomic counts as both."""

@@ -71,7 +71,8 @@ class Worker:
         loaded = self._submission()
         torch.set_float32_matmul_precision(header["matmul_precision"])
         given = calls.arguments(header["arguments"], tensors, loaded)
-        return calls.forward(loaded, given, _cache(header))
+        with simulator.use_config(header["autotune_config"]):
+            return calls.forward(loaded, given, _cache(header))
 
     def do_vjp(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Outputs and gradients of one call."""
@@ -79,7 +80,8 @@ class Worker:
         torch.set_float32_matmul_precision(header["matmul_precision"])
         given = calls.arguments(header["arguments"], tensors, loaded)
         grads = {n: t for n, t in tensors.items() if n.startswith("grad_output:")}
-        return calls.vjp(loaded, given, grads, _cache(header))
+        with simulator.use_config(header["autotune_config"]):
+            return calls.vjp(loaded, given, grads, _cache(header))
 
     def do_prepare(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Compile, tune and warm up one benchmark case of the entry or of a baseline."""

@@ -12,6 +12,7 @@ from grader.simulator.lift import declare, declared_dtype, lifted
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, Loop
 from grader.simulator.recording import Log, recording
 from grader.simulator.specialisation import Specialisation
+from grader.simulator.tuning import use_config
 
 __all__ = [
     "ArgumentTraffic",
@@ -31,4 +32,5 @@ __all__ = [
     "load_module",
     "pretend_gpu",
     "recording",
+    "use_config",
 ]

@@ -30,6 +30,14 @@ SAME_VALUE = (
 )
 
 
+def repeated_update(argument: str) -> str:
+    """For a kernel that is tuned, and updates what it finds."""
+    return (
+        f"Unless the kernel leaves {argument} as it was, name it in autotune's reset_to_zero or "
+        "restore_value, or set it in a pre_hook."
+    )
+
+
 def out_of_bounds(kind: str, *, was_masked: bool) -> str:
     """For a load, a store or an atomic that left its tensor."""
     if was_masked:

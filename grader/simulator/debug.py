@@ -10,7 +10,7 @@ import numpy as np
 from grader.simulator import advice, run
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
-from grader.simulator.errors import refuse
+from grader.simulator.errors import StaticAssertError, refuse
 from grader.simulator.values import Value, value_of
 
 # a block kernel prints per program; nobody reads more than this
@@ -33,7 +33,7 @@ def static_assert(cond: Any, msg: Any = "") -> None:
         refuse("tl.static_assert takes a compile-time condition; use tl.device_assert")
     if not given:
         text = str(plain(msg))
-        refuse(f"static_assert failed: {text}" if text else "static_assert failed")
+        raise StaticAssertError(f"static_assert failed: {text}" if text else "static_assert failed")
 
 
 def static_print(*values: Any, **_options: Any) -> None:

@@ -43,6 +43,10 @@ class CompilationError(Exception):
         super().__init__(_located(message))
 
 
+class StaticAssertError(CompilationError):
+    """A tl.static_assert does not hold; @triton.autotune passes such a config over."""
+
+
 class UnsupportedError(Exception):
     """Real Triton may well run this; the simulator does not. Says what to use instead."""
 

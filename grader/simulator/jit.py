@@ -1,4 +1,4 @@
-"""@triton.jit, @triton.autotune, @triton.heuristics: from a Python function to a launch."""
+"""@triton.jit: from a Python function to a launch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from typing import Any, NoReturn
 from grader.simulator import creation, debug, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
-from grader.simulator.dtypes import is_lifted
 from grader.simulator.dynamo import hide_from_dynamo
 from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
-from grader.simulator.log import is_recording
 from grader.simulator.run import LaunchState
-from grader.simulator.specialisation import Choice, tuning
 from grader.simulator.values import Value
 
 LAUNCH_OPTIONS = frozenset(
@@ -31,6 +28,7 @@ LAUNCH_OPTIONS = frozenset(
         "launch_pdl",
         "debug",
         "stream",
+        "ir_override",
     }
 )
 
@@ -95,12 +93,17 @@ class JITFunction:
         return self.fn.__code__
 
     @property
+    def definition(self) -> tuple[str, int]:
+        """File and line of the kernel."""
+        return self.code.co_filename, self.code.co_firstlineno
+
+    @property
     def src(self) -> str:
         """Source text of the kernel."""
         return inspect.getsource(self.fn)
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *args, **kwargs: _launch(self, grid, args, kwargs)
+        return lambda *args, **kwargs: start(self, grid, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call from inside another kernel.
@@ -143,7 +146,7 @@ class JITFunction:
         launching.launch(
             self,
             self.__name__,
-            (self.code.co_filename, self.code.co_firstlineno),
+            self.definition,
             self.executable,
             arguments,
             self.constants,
@@ -183,158 +186,11 @@ class JITFunction:
 
 
 @hide_from_dynamo
-def _launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Launch a kernel; torch.compile sees one call that it cannot trace."""
     kernel.run(*args, grid=grid, **kwargs)
-
-
-class Config:
-    """One choice of constants for @triton.autotune."""
-
-    def __init__(
-        self,
-        kwargs: Mapping[str, Any] | None = None,
-        num_warps: int = 4,
-        num_stages: int = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
-        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
-        ir_override: str | None = None,
-    ) -> None:
-        self.kwargs = dict(kwargs or {})
-        self.num_warps = num_warps
-        self.num_stages = num_stages
-        self.num_ctas = num_ctas
-        self.maxnreg = maxnreg
-        self.pre_hook = pre_hook
-
-    def all_kwargs(self) -> dict[str, Any]:
-        """Constants and launch options."""
-        options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
-        return {**self.kwargs, **options}
-
-    def __repr__(self) -> str:
-        chosen = ", ".join(f"{k}: {v}" for k, v in self.all_kwargs().items())
-        return f"Config({chosen})"
-
-
-class _Chooser:
-    """A kernel whose constants are chosen at launch."""
-
-    def __init__(self, fn: Any) -> None:
-        self.fn = fn
-        self.arg_names: list[str] = fn.arg_names
-        self.__name__: str = fn.__name__
-        self.__doc__ = fn.__doc__
-        self.__module__ = fn.__module__
-
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *args, **kwargs: _launch(self, grid, args, kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs)
-
-    def warmup(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: there is no compiler here."""
-        self.fn.warmup(*args, **kwargs)
-        raise AssertionError
-
-    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
-        """Choose the constants, then launch."""
-        raise NotImplementedError
-
-
-class Autotuner(_Chooser):
-    """@triton.autotune without a clock: always the first config that pruning leaves."""
-
-    def __init__(
-        self,
-        fn: Any,
-        configs: Sequence[Config],
-        prune: Callable[..., list[Config]] | None,
-        reset: Sequence[str],
-    ) -> None:
-        super().__init__(fn)
-        self.configs = list(configs) or [Config()]
-        self.best_config = self.configs[0]
-        self._prune = prune
-        self._reset = reset
-
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
-        """Launch with the first config; its constants may not be given again."""
-        named = self._named(args, kwargs)
-        configs = self.configs if self._prune is None else self._prune(self.configs, named)
-        config = self.best_config = configs[0]
-        twice = sorted(set(config.kwargs) & set(named))
-        if twice:
-            raise ValueError(
-                f"launch of {self.__name__}: {', '.join(twice)} is chosen by autotune, so the call "
-                "must not give it"
-            )
-        for name in self._reset:
-            named[name].zero_()
-        if config.pre_hook is not None:
-            config.pre_hook({**named, **config.all_kwargs()})
-        with tuning(self._choices(configs, args, kwargs)):
-            self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
-
-    def _choices(
-        self, configs: Sequence[Config], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> list[Choice]:
-        """What each config would launch, for the log."""
-        if not is_recording() or is_lifted():
-            return []
-        return [(repr(c), *self.fn.bind(args, {**kwargs, **c.all_kwargs()})) for c in configs]
-
-
-class Heuristics(_Chooser):
-    """@triton.heuristics: constants computed from the arguments."""
-
-    def __init__(self, fn: Any, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
-        super().__init__(fn)
-        self.values = dict(values)
-
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> None:
-        """Launch with the computed constants."""
-        self.fn.run(*args, grid=grid, **self._computed(args, kwargs))
-
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arguments of a launch by name, with the computed constants, and its options."""
-        bound: tuple[dict[str, Any], dict[str, Any]]
-        bound = self.fn.bind(args, self._computed(args, kwargs))
-        return bound
-
-    def _computed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        named, with_constants = self._named(args, kwargs), dict(kwargs)
-        for name, compute in self.values.items():
-            named[name] = with_constants[name] = compute(named)
-        return with_constants
 
 
 def jit(fn: Callable[..., Any] | None = None, **_options: Any) -> Any:
     """@triton.jit, with or without options."""
     return JITFunction(fn) if fn is not None else JITFunction
-
-
-def autotune(
-    configs: Sequence[Config],
-    key: Sequence[str] = (),
-    prune_configs_by: Mapping[str, Any] | None = None,
-    reset_to_zero: Sequence[str] | None = None,
-    **_options: Any,
-) -> Callable[[Any], Autotuner]:
-    """@triton.autotune."""
-    prune = (prune_configs_by or {}).get("early_config_prune")
-    return lambda fn: Autotuner(fn, configs, prune, reset_to_zero or ())
-
-
-def heuristics(
-    values: Mapping[str, Callable[[dict[str, Any]], Any]],
-) -> Callable[[Any], Heuristics]:
-    """@triton.heuristics."""
-    return lambda fn: Heuristics(fn, values)

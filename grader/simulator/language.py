@@ -15,6 +15,7 @@ from grader.simulator import (
     atomics,
     bindings,
     block_pointers,
+    choosing,
     constants,
     creation,
     debug,
@@ -24,6 +25,7 @@ from grader.simulator import (
     operators,
     random_numbers,
     reductions,
+    tuning,
     values,
 )
 from grader.simulator.errors import UnsupportedError
@@ -229,7 +231,9 @@ def modules() -> dict[str, types.ModuleType]:
         },
     )
     jit_module = _module("triton.runtime.jit", {"JITFunction": jit.JITFunction})
-    tuner = _module("triton.runtime.autotuner", {"Autotuner": jit.Autotuner, "Config": jit.Config})
+    tuner = _module(
+        "triton.runtime.autotuner", {"Autotuner": tuning.Autotuner, "Config": tuning.Config}
+    )
     runtime = _module(
         "triton.runtime",
         {"driver": driver, "JITFunction": jit.JITFunction, "jit": jit_module, "autotuner": tuner},
@@ -240,9 +244,9 @@ def modules() -> dict[str, types.ModuleType]:
         {
             "__version__": TRITON_VERSION,
             "jit": jit.jit,
-            "autotune": jit.autotune,
-            "heuristics": jit.heuristics,
-            "Config": jit.Config,
+            "autotune": tuning.autotune,
+            "heuristics": choosing.heuristics,
+            "Config": tuning.Config,
             "JITFunction": jit.JITFunction,
             "cdiv": cdiv,
             "next_power_of_2": next_power_of_2,

@@ -143,16 +143,22 @@ class Log:
 
 
 def merge(into: list[Finding], new: list[Finding]) -> None:
-    """Add findings to a list that holds one per kind, file, line and argument."""
-    place = {(f.kind, f.file, f.line, f.argument): i for i, f in enumerate(into)}
+    """Add findings to a list that holds one per kind (a note: per advice), file, line and argument."""
+    place = {_kind_of(f): i for i, f in enumerate(into)}
     for finding in new:
-        key = (finding.kind, finding.file, finding.line, finding.argument)
+        key = _kind_of(finding)
         if key in place:
             at = place[key]
             into[at] = replace(into[at], count=into[at].count + finding.count)
         else:
             place[key] = len(into)
             into.append(finding)
+
+
+def _kind_of(finding: Finding) -> tuple[object, ...]:
+    # notes of different things may stand at one line, such as two about an atomic addition
+    of_note = finding.advice if finding.kind == "note" else ""
+    return finding.kind, finding.file, finding.line, finding.argument, of_note
 
 
 _logs: list[Log] = []
@@ -172,6 +178,17 @@ def publish(launch: Launch, findings: list[Finding]) -> None:
     """Hand one finished (or failed) launch to all logs that are open."""
     for log in _logs:
         log.launches.append(launch)
+        log.add(findings)
+
+
+def last_launch() -> Launch | None:
+    """The launch before, where anybody looks."""
+    return _logs[-1].launches[-1] if _logs and _logs[-1].launches else None
+
+
+def add_findings(findings: list[Finding]) -> None:
+    """Hand findings that are about no single pass to all logs that are open."""
+    for log in _logs:
         log.add(findings)
 
 

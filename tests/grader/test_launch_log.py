@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 
-from grader.sandbox.launch_log import MAX_FINDINGS, MAX_LAUNCHES, MAX_LOG_BYTES, described
+from grader.sandbox.launch_log import (
+    MAX_CONFIGS,
+    MAX_FINDINGS,
+    MAX_LAUNCHES,
+    MAX_LOG_BYTES,
+    described,
+)
 from grader.sandbox.replies import Returned
-from grader.simulator import ArgumentTraffic, Finding, Launch, Log, Loop
+from grader.simulator import ArgumentTraffic, Finding, Launch, Log, Loop, Specialisation
 from grader.simulator.log import FindingKind
+from grader.simulator.specialisation import Config
 
 
 def finding(kind: FindingKind, line: int, text: str = "") -> Finding:
@@ -74,3 +81,28 @@ def test_a_reply_fits_whatever_kernels_are_called() -> None:
     assert len(json.dumps(reply)) <= MAX_LOG_BYTES
     assert len(reply["findings"]) == MAX_FINDINGS
     assert reply["read"] == 20 * 30 * 10
+
+
+def tuned(name: str, n_configs: int) -> Launch:
+    """One launch of a kernel with configs named 0, 1, ..."""
+    others = tuple(Config(str(i), {}, {}) for i in range(1, n_configs))
+    compiled = Specialisation(name, "x.py", 1, {}, {}, "0" if n_configs > 1 else "", others)
+    return Launch(name, (1, 1, 1), {}, 1, 1, compiled)
+
+
+def test_configs_are_told_once_a_kernel() -> None:
+    """The most that any launch had to choose from; kernels without a choice are left out."""
+    log = Log([tuned("a", 2), tuned("plain", 1), tuned("a", 3), tuned("b", 2), tuned("a", 2)], [])
+
+    assert described(log)["autotuned"] == [
+        {"kernel": "a", "n_configs": 3, "configs": ["0", "1", "2"]},
+        {"kernel": "b", "n_configs": 2, "configs": ["0", "1"]},
+    ]
+
+
+def test_configs_are_capped_and_counted() -> None:
+    """The numbers are told, the words of the first ones."""
+    first, second = described(Log([tuned("a", 60), tuned("b", 99)], []))["autotuned"]
+
+    assert (first["n_configs"], len(first["configs"])) == (60, 60)
+    assert (second["n_configs"], len(second["configs"])) == (99, MAX_CONFIGS - 60)
