@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from grader.simulator import (
-    advice,
-    cache,
     constants,
     dtypes,
     host_marks,
     index,
-    log,
     races,
-    run,
+    redundancy,
+    schedule,
     single_program,
+    summary,
 )
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
-from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
-from grader.simulator.log import ArgumentTraffic, Finding, Launch, Loop, is_recording
+from grader.simulator.log import Finding, cache_to_model, is_recording
 from grader.simulator.memory import Argument, Buffer, declared_type
-from grader.simulator.run import Blocked, LaunchState, Place, Run, Split
-from grader.simulator.specialisation import Specialisation, specialisation
+from grader.simulator.run import LaunchState
+from grader.simulator.specialisation import specialisation
 from grader.simulator.values import Value, formula_value
 
-Group = tuple[Array, "Counter[Place]"]
 # launching more than this along y or z fails on every NVIDIA GPU (compute capability table)
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 # per kernel and argument names, which arguments needed full tracking the last time
@@ -91,7 +86,7 @@ def launch(
             k: _cook(k, v, buffers, windows, constant=k in constants) for k, v in arguments.items()
         }
         state = LaunchState(name, grid, is_recording(), definition)
-        state.accesses = None if log.cache_to_model() is None else []
+        state.accesses = None if cache_to_model() is None else []
         compiled = None
         if state.checked and not dtypes.is_lifted():
             compiled = specialisation(name, definition, arguments, constants, options)
@@ -102,21 +97,41 @@ def launch(
         state.tracked = frozenset(w.buffer.address for w in windows if w.name in suspects)
         try:
             while n_programs:
-                _run_all(function(state), cooked, state, coordinates)
+                schedule.run_all(function(state), cooked, state, coordinates)
                 wanted = _suspicious(state, buffers.values())
                 # one program alone cannot race
                 if n_programs == 1 or wanted <= state.tracked:
                     break
                 # run again from the start, now logging every access to what looks like a race
-                state = _restarted(state, buffers.values(), wanted)
+                state = schedule.restarted(state, buffers.values(), wanted)
                 _known_suspects[key, names] = frozenset(
                     w.name for w in windows if w.buffer.address in state.tracked
                 )
             if state.tracked:
-                state.findings += races.find_races(state, coordinates)
+                state.findings += _races(function, cooked, state, buffers.values(), coordinates)
         finally:
-            _mark_written(buffers.values(), state)
-            _publish(state, n_programs, windows, compiled)
+            summary.mark_written(buffers.values(), state)
+            summary.publish(state, n_programs, windows, compiled)
+
+
+def _races(
+    function: Callable[[LaunchState], Callable[..., Any]],
+    cooked: dict[str, Any],
+    state: LaunchState,
+    buffers: Collection[Buffer],
+    coordinates: Array,
+) -> list[Finding]:
+    """Races of the launch; where atomics seemed to prevent them, also of another order."""
+    found = races.find_races(state, coordinates)
+    if not any(finding.kind == "race" for finding in found):
+        if state.syncs:
+            other = schedule.in_other_order(function, cooked, state, buffers, coordinates)
+            found += [f for f in races.find_races(other, coordinates) if f.kind == "race"]
+        written = frozenset(b.address for b in buffers if b.was_written or b.had_atomics)
+        axis = redundancy.repeated_axis(state, coordinates, written)
+        if axis is not None:
+            found = [redundancy.note(state, axis)]
+    return found
 
 
 @functools.lru_cache(maxsize=8)
@@ -167,82 +182,6 @@ def _cook(
     return plain(given)
 
 
-def _run_all(
-    function: Callable[..., Any], cooked: dict[str, Any], state: LaunchState, coordinates: Array
-) -> None:
-    n_programs = coordinates.shape[1]
-    queue: deque[Group] = deque([(np.arange(n_programs, dtype=np.int32), Counter())])
-    chunk, n_blocked = n_programs, 0
-    with np.errstate(all="ignore"):
-        while queue:
-            ids, lineage = queue.popleft()
-            if len(ids) > chunk:
-                parts = [ids[i : i + chunk] for i in range(0, len(ids), chunk)]
-                queue.extendleft((part, lineage) for part in reversed(parts))
-                continue
-            attempt = Run(state, ids, coordinates, lineage)
-            try:
-                _run_once(function, cooked, attempt)
-                n_blocked = 0
-            except Split as split:
-                if split.memory:
-                    chunk = min(chunk, max(len(g) for g in split.groups))
-                queue.extendleft((ids[g], attempt.lineage) for g in reversed(split.groups))
-            except Blocked as blocked:
-                queue.append((ids, lineage))
-                n_blocked += 1
-                if n_blocked > len(queue):
-                    _deadlock(state, attempt, blocked, sum(len(g[0]) for g in queue))
-
-
-def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run) -> None:
-    attempt.launch.n_passes += 1
-    run.set_current(attempt)
-    try:
-        _check_returned(attempt.launch.kernel, function(**cooked))
-        attempt.commit()
-    except (Split, Blocked):
-        attempt.roll_back()
-        raise
-    except Exception as error:
-        attempt.keep_log()
-        meaning = explained(error)
-        if meaning is error:
-            raise
-        raise meaning from error
-    finally:
-        run.set_current(None)
-
-
-def _check_returned(kernel: str, returned: object) -> None:
-    if returned is not None:
-        raise CompilationError(f"{kernel} returns a value; a kernel stores its results")
-
-
-def _deadlock(state: LaunchState, attempt: Run, blocked: Blocked, n_waiting: int) -> None:
-    file, line = blocked.place
-    x, y, z = (int(c) for c in attempt.coordinates[:, 0])
-    text = f"{n_waiting} programs wait here for something that no other program does"
-    state.findings.append(
-        Finding(
-            "deadlock",
-            state.kernel,
-            file,
-            line,
-            source_line(file, line),
-            (x, y, z),
-            "",
-            None,
-            text,
-            1,
-            advice.DEADLOCK,
-        )
-    )
-    raise DeadlockError(
-        f"{file}:{line} in {state.kernel}: {text}\n    {source_line(file, line)}\n{advice.DEADLOCK}"
-    )
-
-
 def _suspicious(state: LaunchState, buffers: Any) -> frozenset[int]:
     """Buffers where one program may touch what another writes."""
     if not state.checked:
@@ -253,74 +192,3 @@ def _suspicious(state: LaunchState, buffers: Any) -> frozenset[int]:
         if (b.was_read and b.was_written) or (b.had_atomics and (b.was_read or b.was_written))
     }
     return frozenset(mixed | state.suspects)
-
-
-def _restarted(state: LaunchState, buffers: Any, wanted: frozenset[int]) -> LaunchState:
-    for buffer in buffers:
-        buffer.restore()
-    tracked = state.tracked | wanted
-    return LaunchState(
-        state.kernel,
-        state.grid,
-        checked=True,
-        definition=state.definition,
-        tracked=tracked,
-        n_passes=state.n_passes,
-        accesses=None if state.accesses is None else [],
-    )
-
-
-def _mark_written(buffers: Any, state: LaunchState) -> None:
-    for buffer in buffers:
-        if buffer.mark is not None and (buffer.was_written or buffer.had_atomics):
-            buffer.mark.last_writer = state.kernel, state.definition
-
-
-def _publish(
-    state: LaunchState,
-    n_programs: int,
-    windows: list[Argument],
-    compiled: Specialisation | None,
-) -> None:
-    if not is_recording():
-        return
-    empty = ArgumentTraffic()
-    traffic = {
-        w.name: ArgumentTraffic(*state.traffic[w.name]) if w.name in state.traffic else empty
-        for w in windows
-    }
-    modelled = log.cache_to_model()
-    if state.accesses is not None and modelled is not None:
-        moved = cache.dram_bytes(state.accesses, modelled)
-        for name, counted in traffic.items():
-            read, written = moved.get(name, (0, 0))
-            traffic[name] = replace(counted, dram_read_bytes=read, dram_written_bytes=written)
-    for name in sorted(state.float_atomics):
-        state.findings.append(
-            Finding(
-                "note",
-                state.kernel,
-                *state.definition,
-                source_line(*state.definition),
-                (0, 0, 0),
-                name,
-                None,
-                f"atomic additions of floats to {name}: the order, and so the last bits of the "
-                "result, differ from run to run",
-                1,
-                advice.FLOAT_ATOMICS,
-            )
-        )
-    loops = _loops(state, n_programs)
-    seen = Launch(state.kernel, state.grid, traffic, n_programs, state.n_passes, compiled, loops)
-    log.publish(seen, state.findings)
-
-
-def _loops(state: LaunchState, n_programs: int) -> tuple[Loop, ...]:
-    turns: dict[tuple[str, int], Array] = {}
-    for loop, ids, n in state.turns:
-        turns.setdefault(loop, np.zeros(n_programs, np.int64))[ids] += n
-    return tuple(
-        Loop(*at, source_line(*at), int(n.sum()), int(n.min()), int(n.max()))
-        for at, n in sorted(turns.items())
-    )

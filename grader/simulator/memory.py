@@ -59,6 +59,18 @@ class Buffer:
         self._before = self.writer = None
         self.was_read = self.was_written = self.had_atomics = False
 
+    def contents(self) -> tuple[Array, Array | None, tuple[bool, bool, bool]]:
+        """A copy of what it holds now, and what was done to it."""
+        done = self.was_read, self.was_written, self.had_atomics
+        return self.raw.copy(), None if self.written is None else self.written.copy(), done
+
+    def put_back(self, contents: tuple[Array, Array | None, tuple[bool, bool, bool]]) -> None:
+        """Make it what it was when these contents were copied."""
+        self.raw[:], written, done = contents
+        self.was_read, self.was_written, self.had_atomics = done
+        if self.written is not None and written is not None:
+            self.written[:] = written
+
 
 class Argument:
     """One tensor argument of a launch.

@@ -138,6 +138,12 @@ def _next_after(wanted: Array) -> Array:
     return np.concatenate([at[1:], [n]])
 
 
+def alike(one: Array, two: Array) -> Array:
+    """Where two arrays hold the same value; NaN is like NaN."""
+    same: Array = (one == two) | (np.isnan(one) & np.isnan(two))
+    return same
+
+
 @dataclass(frozen=True)
 class _Pairs:
     """What pairs of positions in a history stand for."""
@@ -152,9 +158,8 @@ class _Pairs:
 def _report(pairs: _Pairs, first: Array, second: Array) -> list[Finding]:
     touches, history = pairs.touches, pairs.history
     kinds = history.kind[first], history.kind[second]
-    values = history.value[first], history.value[second]
-    alike = (values[0] == values[1]) | ((values[0] != values[0]) & (values[1] != values[1]))
-    equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & alike
+    same = alike(history.value[first], history.value[second])
+    equal = (kinds[0] == _WRITE) & (kinds[1] == _WRITE) & same
     pair = history.touch[first] * len(touches) + history.touch[second]
     findings = []
     for same_value in (False, True):

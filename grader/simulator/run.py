@@ -44,6 +44,10 @@ class Blocked(Exception):  # noqa: N818 - control flow, not an error
         self.place = place
 
 
+class Abandoned(Exception):  # noqa: N818 - control flow, not an error
+    """This order of the programs takes too long; what was seen of it so far stands."""
+
+
 @dataclass(frozen=True)
 class Touch:
     """One access to a buffer under suspicion: element and program of each lane, and when."""
@@ -78,6 +82,8 @@ class LaunchState:
     accesses: list[TileAccess] | None = None  # for the cache model; None when nobody wants it
     clock: int = 0
     n_passes: int = 0
+    n_syncs: int = 0  # of all passes, also of those undone
+    max_syncs: int | None = None  # more than that, and the launch is abandoned
 
 
 class Run:
@@ -144,6 +150,10 @@ class Run:
 
     def synchronise(self, address: int, word: Array, program: Array, clock: Array) -> None:
         """Remember an integer atomic: what one program did before it, a later one sees."""
+        launch = self.launch
+        launch.n_syncs += 1
+        if launch.max_syncs is not None and launch.n_syncs > launch.max_syncs:
+            raise Abandoned
         self._syncs.append((address, word, program, clock))
 
     def find(

@@ -1,0 +1,151 @@
+"""Runs the programs of a launch in groups: splits them, queues those that wait, sees deadlocks."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from grader.simulator import advice, run
+from grader.simulator.dtypes import Array
+from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
+from grader.simulator.log import Finding
+from grader.simulator.memory import Buffer
+from grader.simulator.run import Abandoned, Blocked, LaunchState, Place, Run, Split
+
+Group = tuple[Array, "Counter[Place]"]
+# of the atomics that the first order took, and some more: an order that needs more is given up
+_PATIENCE, _MORE = 4, 200
+
+
+def run_all(
+    function: Callable[..., Any],
+    cooked: dict[str, Any],
+    state: LaunchState,
+    coordinates: Array,
+    *,
+    backwards: bool = False,
+) -> None:
+    """Run all programs: those first whose condition was false, or ``backwards``, true.
+
+    Raises:
+        DeadlockError: If all that are left wait.
+    """
+    n_programs = coordinates.shape[1]
+    queue: deque[Group] = deque([(np.arange(n_programs, dtype=np.int32), Counter())])
+    chunk, n_blocked = n_programs, 0
+    # extendleft reverses
+    in_turn = list if backwards else reversed
+    with np.errstate(all="ignore"):
+        while queue:
+            ids, lineage = queue.popleft()
+            if len(ids) > chunk:
+                parts = [ids[i : i + chunk] for i in range(0, len(ids), chunk)]
+                queue.extendleft((part, lineage) for part in in_turn(parts))
+                continue
+            attempt = Run(state, ids, coordinates, lineage)
+            try:
+                _run_once(function, cooked, attempt)
+                n_blocked = 0
+            except Split as split:
+                if split.memory:
+                    chunk = min(chunk, max(len(g) for g in split.groups))
+                queue.extendleft((ids[g], attempt.lineage) for g in in_turn(split.groups))
+            except Blocked as blocked:
+                queue.append((ids, lineage))
+                n_blocked += 1
+                if n_blocked > len(queue):
+                    _deadlock(state, attempt, blocked, sum(len(g[0]) for g in queue))
+
+
+def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run) -> None:
+    attempt.launch.n_passes += 1
+    run.set_current(attempt)
+    try:
+        _check_returned(attempt.launch.kernel, function(**cooked))
+        attempt.commit()
+    except (Split, Blocked, Abandoned):
+        attempt.roll_back()
+        raise
+    except Exception as error:
+        attempt.keep_log()
+        meaning = explained(error)
+        if meaning is error:
+            raise
+        raise meaning from error
+    finally:
+        run.set_current(None)
+
+
+def _check_returned(kernel: str, returned: object) -> None:
+    if returned is not None:
+        raise CompilationError(f"{kernel} returns a value; a kernel stores its results")
+
+
+def _deadlock(state: LaunchState, attempt: Run, blocked: Blocked, n_waiting: int) -> None:
+    file, line = blocked.place
+    x, y, z = (int(c) for c in attempt.coordinates[:, 0])
+    text = f"{n_waiting} programs wait here for something that no other program does"
+    state.findings.append(
+        Finding(
+            "deadlock",
+            state.kernel,
+            file,
+            line,
+            source_line(file, line),
+            (x, y, z),
+            "",
+            None,
+            text,
+            1,
+            advice.DEADLOCK,
+        )
+    )
+    raise DeadlockError(
+        f"{file}:{line} in {state.kernel}: {text}\n    {source_line(file, line)}\n{advice.DEADLOCK}"
+    )
+
+
+def restarted(
+    state: LaunchState, buffers: Iterable[Buffer], wanted: frozenset[int] = frozenset()
+) -> LaunchState:
+    """The launch before its first pass, with these buffers under suspicion, too."""
+    for buffer in buffers:
+        buffer.restore()
+    tracked = state.tracked | wanted
+    return LaunchState(
+        state.kernel,
+        state.grid,
+        checked=True,
+        definition=state.definition,
+        tracked=tracked,
+        n_passes=state.n_passes,
+        accesses=None if state.accesses is None else [],
+    )
+
+
+def in_other_order(
+    function: Callable[[LaunchState], Callable[..., Any]],
+    cooked: dict[str, Any],
+    state: LaunchState,
+    buffers: Collection[Buffer],
+    coordinates: Array,
+) -> LaunchState:
+    """Run a finished launch once more, backwards; its memory stays as it is now.
+
+    What atomics order depends on who came first: a program that reads after an atomic whose answer
+    it ignores may have come last by chance. A part of such a run shows as much as the whole of it.
+    """
+    kept = [buffer.contents() for buffer in buffers]
+    other = restarted(state, buffers)
+    other.accesses, other.max_syncs = None, _PATIENCE * state.n_syncs + _MORE
+    try:
+        run_all(function(other), cooked, other, coordinates, backwards=True)
+    except (Abandoned, DeadlockError):
+        pass
+    finally:
+        for buffer, contents in zip(buffers, kept, strict=True):
+            buffer.put_back(contents)
+    return other
