@@ -32,6 +32,7 @@ try:
     from rich.console import Console
 
     from grader.exits import BELOW_MIN_SCORE, GRADER_ERROR, INTERRUPTED, USAGE, fail
+    from grader.lab.commands import app as lab
     from grader.trace_command import trace
 except ModuleNotFoundError as error:
     _lacks(error.name)
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 
 app.command()(trace)
+app.add_typer(lab, name="lab")
 
 # Imports of torch (about 2 s) stand inside the commands, so that --help and usage errors are quick.
 

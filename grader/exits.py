@@ -6,6 +6,8 @@ import sys
 from typing import NoReturn
 
 OK, BELOW_MIN_SCORE, USAGE, GRADER_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+# of commands that only look: what they looked for is not so
+FAILED = 1
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -122,6 +122,11 @@ CASES = (
         grad_layout="expanded",
         why="y.sum().backward() sends one 1.0 repeated with stride 0, not a full tensor of ones",
     ),
+    Case(
+        {"M": 300, "N": 781},
+        "float32",
+        why="234,300 elements in a few hundred blocks: the grid must reach the last one",
+    ),
     Case({"M": 33, "N": 257}, "float16", why="float16 in and out"),
     Case({"M": 33, "N": 257}, "bfloat16", why="bfloat16 in and out"),
     Case(

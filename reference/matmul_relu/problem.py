@@ -225,6 +225,12 @@ CASES = (
         why="many tiles, more down than across: rows and columns of tiles must not be swapped",
     ),
     Case(
+        {"M": 600, "N": 200, "K": 64},
+        "float32",
+        why="more tiles down than a group of programs takes, and a last group that is not full:"
+        " no tile may be left out or computed twice",
+    ),
+    Case(
         {"M": 32, "N": 48, "K": 256},
         "float32",
         variant="ieee",

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inputs", "simulator", "submission", "thresholds", "verify"),
     ("doctor", "measure", "report", "score"),
     ("discover", "sandbox"),
-    ("checks", "release", "simulate"),
+    ("checks", "lab", "release", "simulate"),
     ("grading",),
     ("benchmark", "calibrate", "card", "trace"),
     ("runner", "trace_command"),
