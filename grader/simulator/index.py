@@ -263,5 +263,7 @@ def widened(mask: Condition, rank: int) -> Condition:
 
 
 def _widened(x: Index, rank: int) -> Index:
+    if len(x.shape) == rank:
+        return x
     shape, steps = _ranked(x, rank)
     return Index(shape, x.offset, steps, x.column, x.low, x.high)

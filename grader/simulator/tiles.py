@@ -6,6 +6,7 @@ buffers under suspicion of a race) goes lane by lane, in access.py.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from grader.simulator import boxes, counts, dtypes, index, run
 from grader.simulator.boxes import Box, Place
 from grader.simulator.constants import plain
-from grader.simulator.dtypes import Array
+from grader.simulator.dtypes import Array, dtype
 from grader.simulator.index import Condition, Shape
 from grader.simulator.memory import Argument, Buffer
 from grader.simulator.run import Run
@@ -126,8 +127,7 @@ def load(tile: Tile, other: Any) -> Value | None:
         data = t.decode(found)
         # memory may change, what was loaded may not
         return Value(data.copy() if data is found and where is ... else data, t)
-    fill = value_of(0 if plain(other) is None else other)
-    filler = dtypes.convert(fill.data, fill.dtype, t)
+    filler = _filler(plain(other), t)
     if filler.size == 1:
         out = np.empty(tile.shape, t.compute)
         out.fill(filler.reshape(-1)[0])
@@ -140,6 +140,22 @@ def load(tile: Tile, other: Any) -> Value | None:
             t.decode(array[where])
         )
     return Value(out, t)
+
+
+def _filler(other: Any, t: dtype) -> Array:
+    """What the masked lanes get, as an array of the type that ``t`` computes in."""
+    if isinstance(other, Value):
+        return dtypes.convert(other.data, other.dtype, t)
+    # 0.0 and -0.0 are one key
+    make = _number_filler.__wrapped__ if other == 0 else _number_filler
+    made: Array = make(other, t, t.compute)
+    return made
+
+
+@functools.lru_cache(maxsize=128, typed=True)
+def _number_filler(other: Any, t: dtype, compute: Any) -> Array:
+    fill = value_of(0 if other is None else other)
+    return dtypes.convert(fill.data, fill.dtype, t)
 
 
 def _joint(filler: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
