@@ -73,7 +73,7 @@ def _run(path: Path, arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  the script may raise anything
         told = describe(error, "call", folder)
         if told["traceback"]:
-            _say(f"Traceback (most recent call last):\n{told['traceback'].rstrip()}")
+            _say(told["traceback"].rstrip())
         _say(f"{told['type']}: {told['message']}")
         return FAILED
     return OK

@@ -61,7 +61,7 @@ def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
     digest = hashlib.sha256()
     files: list[str] = []
     for name, source in sorted(sources.items()):
-        content = _read_regular(source)
+        content = read_regular(source)
         if content is None or len(files) == MAX_FILES:
             ignored.append(_shown(source, path))
             continue
@@ -86,7 +86,7 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
             raise SubmissionError(
                 f"{path} is one file: say which problem it solves with --problem NAME"
             )
-        if path.suffix != ".py" or _read_regular(path) is None:
+        if path.suffix != ".py" or read_regular(path) is None:
             raise SubmissionError(
                 f"{path} is no Python file of at most {MAX_FILE_BYTES >> 20} MiB that can be read"
                 " (links are not followed)"
@@ -113,7 +113,7 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
     return sources, ignored
 
 
-def _read_regular(path: Path) -> bytes | None:
+def read_regular(path: Path) -> bytes | None:
     """The content of a regular file that is not a link; None for anything else, or if too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from grader.inputs import is_differentiable
+from grader.sandbox import whereabouts
 from grader.sandbox.confine import probe
 from grader.sandbox.launcher import Launcher
 from grader.sandbox.line import PRINTED_SHOWN_BYTES, Backend, Line, ready
@@ -251,9 +252,12 @@ class Student:
             reply, got = self._lines[backend].ask(op, header, tensors, timeout_s)
         except TimeoutError:
             self._n_timeouts += 1
+            process = self._lines[backend].process
+            at = whereabouts.ask(process.pid, process.scratch, self._file.parent)
             self._end(backend, "timeout")
             what = f"{'importing' if op == 'load' else 'running'} took over {timeout_s:g} s"
-            raise StudentFaultError(Verdict.TIMEOUT, what) from None
+            told = () if at is None else (f"it was at {at}", f"  {at.source_line}")
+            raise StudentFaultError(Verdict.TIMEOUT, what, *told) from None
         except ProtocolError as error:
             self._end(backend, "protocol error")
             raise StudentFaultError(Verdict.PROTOCOL_ERROR, str(error)) from None

@@ -132,7 +132,9 @@ def _shown(stack: traceback.StackSummary, folder: Path) -> list[traceback.FrameS
 
 
 def _is_own(frame: traceback.FrameSummary, folder: Path) -> bool:
-    return Path(frame.filename).is_relative_to(folder)
+    file = Path(frame.filename)
+    # the folder may be the one that the grader lies in
+    return file.is_relative_to(folder) and not file.is_relative_to(_GRADER)
 
 
 def _frame(frame: traceback.FrameSummary, name: str) -> traceback.FrameSummary:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from grader.sandbox import whereabouts
 from grader.sandbox.confine import adopt_orphans, scrubbed_environment
 
 _MAX_COMMAND_BYTES = 64 * 1024
@@ -94,7 +95,7 @@ def _fork(
 
 
 def enter(scratch: Path, output: int) -> None:
-    """Make this process a worker's: empty stdin, output to the verifier's pipe."""
+    """Make this process a worker's: empty stdin, output to the verifier's pipe, ready to be asked."""
     os.chdir(scratch)
     os.environ.update(scrubbed_environment({}, scratch))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -103,4 +104,5 @@ def enter(scratch: Path, output: int) -> None:
     os.dup2(output, 2)
     os.close(nothing)
     os.close(output)
+    whereabouts.answer(scratch)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  lives as long as the process

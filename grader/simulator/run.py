@@ -6,6 +6,7 @@ abandoned by raising Split, undone, and each part runs again from the start.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from types import CodeType
@@ -23,6 +24,8 @@ from grader.simulator.log import Finding, FindingKind, merge
 # 2 to 4 MB was fastest in trials on two machines
 BLOCK_BYTES = 4 << 20
 SPIN_LIMIT = 200
+# what a pass has overwritten by scattered stores; from here on none is kept twice
+JOURNAL_BYTES = 64 << 20
 
 Place = tuple[CodeType | None, int]
 
@@ -100,6 +103,8 @@ class Run:
         self.program_ids: dict[int, Index] = {}
         self.spins: Counter[Place] = Counter()
         self._journal: list[tuple[Array, Any, Array]] = []
+        self._journal_bytes = 0
+        self._saved: set[tuple[Any, ...]] = set()
         self._findings: list[Finding] = []
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._touches: list[tuple[int, Touch]] = []
@@ -108,10 +113,21 @@ class Run:
         self.accesses: list[TileAccess] = []
 
     def save(self, array: Array, index: Any) -> None:
-        """Remember elements about to be overwritten."""
-        old = array[index]
-        # an array as index has made a copy
-        self._journal.append((array, index, old if isinstance(index, np.ndarray) else old.copy()))
+        """Remember elements about to be overwritten; of the same ones, what was there first."""
+        old, is_copy = array[index], isinstance(index, np.ndarray)
+        key: tuple[Any, ...] = ()
+        if not is_copy:
+            place = old.__array_interface__
+            key = place["data"], place["typestr"], place["shape"], place["strides"]
+        elif self._journal_bytes > JOURNAL_BYTES:
+            # too slow for every pass; without it a loop that stores would fill the memory
+            key = array.ctypes.data, hashlib.sha256(index.tobytes()).digest()
+        if key in self._saved:
+            return
+        if key:
+            self._saved.add(key)
+        self._journal_bytes += old.nbytes
+        self._journal.append((array, index, old if is_copy else old.copy()))
 
     def roll_back(self) -> None:
         """Undo everything this pass wrote."""

@@ -23,7 +23,7 @@ BAD = {
     "sys_exit": (CALL + "sys.exit(0)\n", {"crashed"}, "tried to end the process: SystemExit: 0"),
     "segfault": (CALL + "os.kill(os.getpid(), 11)\n", {"crashed"}, "signal 11 (SIGSEGV)"),
     "raises": (CALL + "return x.nothing\n", {"crashed"}, "has no attribute 'nothing'"),
-    "endless": (CALL + "while True: pass\n", {"timeout"}, "running took over 5 s"),
+    "endless": (CALL + "while True: pass\n", {"timeout"}, "it was at endless.py:4 in endless"),
     "sleeps": (CALL + "time.sleep(1000)\n", {"timeout"}, "running took over 5 s"),
     "returns_list": (CALL + "return [x]\n", {"wrong_type"}, "y is a list, want a tensor"),
     "returns_none": (CALL + "x\n", {"wrong_type"}, "y is None, want a tensor"),

@@ -96,3 +96,15 @@ def test_paths_are_the_submissions_own() -> None:
 def test_short_message_stays_whole() -> None:
     """What fits is not cut."""
     assert describe(ValueError("错误"), "call", FOLDER)["message"] == "错误"
+
+
+def test_frames_of_the_grader_are_not_the_students() -> None:
+    """Also where the script lies in the folder that the grader lies in."""
+    root = Path(describe.__code__.co_filename).parents[2]
+    try:
+        parse({"op": "call"}, "load")
+    except ValueError as error:
+        told = describe(error, "call", root)["traceback"]
+
+    assert "tests/grader/test_raised.py" in told
+    assert "replies.py" not in told
