@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import access, atomics, creation
+from grader.simulator import access, atomics, creation, index
 from grader.simulator.comparisons import bitwise, compare
 from grader.simulator.constants import plain
 from grader.simulator.creation import cast
@@ -14,7 +14,7 @@ from grader.simulator.dtypes import int64
 from grader.simulator.errors import refuse
 from grader.simulator.mathematics import mul
 from grader.simulator.operators import add
-from grader.simulator.values import Value, value_of
+from grader.simulator.values import Value, formula_value, value_of
 
 
 def _sequence(x: Any) -> list[Any]:
@@ -65,15 +65,15 @@ class BlockPointer:
         """Pointers of the block, and the mask that the checked axes give."""
         pointer, mask, rank = self.base, None, len(self.block)
         for d, n in enumerate(self.block):
-            steps = Value(np.arange(n, dtype=np.int64)[None], int64)
-            index = add(cast(self.offsets[d], int64), steps)
+            steps = formula_value(index.lanes(0, n), int64)
+            at = add(cast(self.offsets[d], int64), steps)
             place = (None,) * d + (slice(None),) + (None,) * (rank - 1 - d)
-            pointer = add(pointer, mul(index, cast(self.strides[d], int64))[place])
+            pointer = add(pointer, mul(at, cast(self.strides[d], int64))[place])
             if d in checked_axes:
                 inside = bitwise(
                     np.bitwise_and,
-                    compare(np.greater_equal, index, 0),
-                    compare(np.less, index, self.extent[d]),
+                    compare(np.greater_equal, at, 0),
+                    compare(np.less, at, self.extent[d]),
                 )[place]
                 mask = inside if mask is None else bitwise(np.bitwise_and, mask, inside)
         return pointer, mask
