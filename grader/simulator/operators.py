@@ -18,7 +18,7 @@ from grader.simulator.errors import refuse
 from grader.simulator.index import Index
 from grader.simulator.values import Value, align, formula_value, index_of, value_of
 
-# an element index fits comfortably; sums beyond wrap around as NumPy's int64 does
+# formulas stay below: two of them add up within int64; beyond, blocks wrap around as NumPy's do
 _FARTHEST = 2**62
 
 
@@ -105,6 +105,8 @@ def formulas(a: Any, b: Any) -> tuple[Index, Index, dtype] | None:
     y = index_of(b)
     if y is None or is_pointer(a) or is_pointer(b):
         return None
+    if not (_is_near(x) and _is_near(y)):
+        return None
     a_is_number, b_is_number = type(a) is not Value, type(b) is not Value
     if not a_is_number and not b_is_number and a.dtype is b.dtype:
         return x, y, a.dtype
@@ -112,6 +114,10 @@ def formulas(a: Any, b: Any) -> tuple[Index, Index, dtype] | None:
     if t.lowest <= x.low and x.high <= t.highest and t.lowest <= y.low and y.high <= t.highest:
         return x, y, t
     return None
+
+
+def _is_near(x: Index) -> bool:
+    return x.low > -_FARTHEST and x.high < _FARTHEST
 
 
 def _integer(x: Index | None, t: dtype) -> Value | None:
@@ -161,9 +167,11 @@ def multiply(a: Any, b: Any) -> Value:
 
 
 def _product(x: Index, y: Index) -> Index | None:
-    if y.shape == (1,):
-        return index.times(x, y.offset)
-    return index.times(y, x.offset) if x.shape == (1,) else None
+    if y.shape != (1,):
+        x, y = y, x
+    if y.shape != (1,) or max(-x.low, x.high) * abs(y.offset) >= _FARTHEST:
+        return None
+    return index.times(x, y.offset)
 
 
 def bare(x: Any) -> Any:
@@ -175,9 +183,9 @@ def _moved(pointer: Value, offset: Any, sign: int) -> Value:
     if is_pointer(offset):
         refuse("two pointers cannot be added or subtracted")
     start, by = index_of(pointer), index_of(offset)
-    if start is not None and by is not None:
+    if start is not None and by is not None and _is_near(by):
         moved = index.plus(start, by) if sign == 1 else index.minus(start, by)
-        if moved is not None and moved.low > -_FARTHEST and moved.high < _FARTHEST:
+        if moved is not None and _is_near(moved):
             return formula_value(moved, pointer.dtype, pointer.argument)
     given = value_of(offset)
     if not given.dtype.is_int():

@@ -57,6 +57,20 @@ def grouped(x_ptr, out_ptr, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
 def overlapping(x_ptr, out_ptr, STEP: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * STEP + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i) + tl.program_id(0))
+
+
+@triton.jit
+def far(out_ptr, STRIDE: tl.constexpr):
+    i = tl.program_id(0) * STRIDE + tl.arange(0, 4)
+    tl.store(out_ptr + i, 1.0, mask=i < 8)
+
+
+@triton.jit
+def hashed(out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    h = (i.to(tl.uint64) + 1) * 0x9E3779B97F4A7C15
+    row = tl.program_id(0).to(tl.uint64) * 0x9E3779B97F4A7C15
+    tl.store(out_ptr + i, ((h ^ row) >> 40).to(tl.float32), mask=i < n)
 """
 
 
@@ -178,6 +192,32 @@ def test_adjacent_stores_do_not_race(kernels: ModuleType) -> None:
     fast, slow = both_ways(lambda out: kernels.overlapping[(5,)](x, out, STEP=16, BLOCK=16), 200)
     assert_alike(fast, slow)
     assert not fast.findings
+
+
+def test_an_offset_of_32_bits_wraps_around(kernels: ModuleType) -> None:
+    """2 * 2**30 is -2**31 in int32: below 8, so stored, far in front of the tensor."""
+    fast, slow = both_ways(lambda out: kernels.far[(3,)](out, STRIDE=2**30), 8)
+    assert_alike(fast, slow)
+    (found,) = fast.findings
+    assert (found.kind, found.program, found.count) == ("out_of_bounds", (2, 0, 0), 4)
+    assert found.index == (-(2**31),)
+
+
+def test_no_offset_wraps_around(kernels: ModuleType) -> None:
+    """Programs 1 and 2 lie behind the mask."""
+    fast, slow = both_ways(lambda out: kernels.far[(3,)](out, STRIDE=2**29), 8)
+    assert_alike(fast, slow)
+    assert not fast.findings
+
+
+def test_unsigned_products_wrap_around(kernels: ModuleType) -> None:
+    """As a multiplicative hash wants it."""
+    n = 40
+    out = torch.zeros(n)
+    kernels.hashed[(5,)](out, n, BLOCK=8)
+    golden = 0x9E3779B97F4A7C15
+    want = [float((((i + 1) * golden % 2**64) ^ (i // 8 * golden % 2**64)) >> 40) for i in range(n)]
+    assert out.tolist() == want
 
 
 @st.composite
