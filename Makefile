@@ -26,6 +26,7 @@ endif
 
 help:
 	@echo "make test                        test the stubs, the staff solutions and the harness"
+	@echo "make test DIRECT=1               the code in pytest's own process: breakpoint() works, limits don't"
 	@echo "make grade SUBMISSION=reference  grade the staff solutions; without SUBMISSION: assignment/"
 	@echo "make verify                      is the assignment sound? (stubs score 0, wrong solutions are caught)"
 	@echo "make slow                        the slow tests of the harness"
@@ -39,15 +40,20 @@ help:
 
 # pytest ends with 5 when ARGS selects no test: nothing to run is no failure then
 test: $(SETUP)
+ifdef DIRECT
+	$(PY) -m pytest tests/submission --submission "$(SUBMISSION)" --direct -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+else
 	$(PY) -m pytest tests/submission --submission assignment -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest tests/submission --submission reference -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest -m "not slow and not gpu"
+endif
 
 # whole gradings of broken code, interruptions, made-up benchmarks: minutes
 slow: $(SETUP)
 	$(PY) -m pytest tests/grader -m "slow and not gpu" $(ARGS)
 
 grade: $(SETUP)
+	$(if $(DIRECT),$(error DIRECT=1 is for debugging, never for marks: make test DIRECT=1))
 	$(PY) -m grader grade "$(SUBMISSION)" $(ARGS)
 
 verify: $(SETUP)

@@ -19,8 +19,10 @@ import torch
 
 from grader import checks, discover, inputs, verify
 from grader.checks import Trial
+from grader.sandbox import direct
 from grader.sandbox.client import Student
 from grader.sandbox.launcher import Launcher
+from grader.sandbox.line import Connect, workers
 from grader.scorecard import Attempt, Check, Isolation, Verdict
 from grader.spec import GROUPS, Case, Group, Inputs, Problem
 from grader.submission import Taken, readable, take
@@ -43,6 +45,7 @@ class Request:
         device: "auto" takes the GPU where there is one.
         seed: Of the inputs; None draws a secret one.
         reference: The folder of problems.
+        direct: Run student code in this process, from its own files: for debugging, never for marks.
     """
 
     path: Path
@@ -51,6 +54,7 @@ class Request:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: int | None = None
     reference: Path = discover.REFERENCE
+    direct: bool = False
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Grading:
     taken: Taken
     device: Device
     launcher: Launcher
+    connect: Connect
     seed: int
     attempts: list[Attempt] = field(default_factory=list)
     isolation: Isolation | None = None
@@ -82,9 +87,11 @@ class Grading:
         if self._student is None or self._student[0] != problem.name:
             self.end_student()
             target: Literal["sim", "cuda"] = "cuda" if self.device == "cuda" else "sim"
-            student = Student(
-                self.launcher, self.taken.file(problem.name), problem.name, target=target
-            )
+            file = self.taken.file(problem.name)
+            if self.request.direct:
+                # where a debugger's breakpoints are set
+                file = self.taken.originals.get(file.name, file)
+            student = Student(self.connect, file, problem.name, target=target)
             self._student = (problem.name, student)
         return self._student[1]
 
@@ -182,10 +189,12 @@ def opened(request: Request) -> Iterator[Grading]:
             problems = discover.load_problems(_names(request), request.reference)
             names = [problem.name for problem in problems]
             taken = take(request.path, folder, names)
+            connect = workers(launcher)
+            connect = direct.connect(connect) if request.direct else connect
         except ValueError as error:
             raise UsageError(str(error)) from error
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        grading = Grading(request, problems, taken, device, launcher, seed)
+        grading = Grading(request, problems, taken, device, launcher, connect, seed)
         if not grading.trials():
             known = ", ".join(case.id for problem in problems for case in problem.cases)
             raise UsageError(f"no test has the case id {request.case!r}; cases: {known}")

@@ -60,6 +60,10 @@ def grade(request: Request, out: Path, console: Console, *, benchmark: bool = Tr
         KeyboardInterrupt: After the partial card is written.
         OSError: If the card cannot be written.
     """
+    if request.direct:
+        raise UsageError(
+            "student code in the grader's own process is for debugging, never for marks"
+        )
     with opened(request) as grading:
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -9,20 +9,18 @@ from __future__ import annotations
 import bdb
 import contextlib
 import os
-import pdb  # noqa: T100 - the debugger is what this module offers
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
 from grader import simulator
+from grader.debugger import KernelPdb
 from grader.sandbox.raised import describe
 from grader.simulator import single_program
 
 OK, FAILED, USAGE = 0, 1, 2
-_GRADER = Path(__file__).resolve().parent
 
 
 def simulate(path: Path, arguments: Sequence[str], program: single_program.Program | None) -> int:
@@ -59,7 +57,7 @@ def _run(path: Path, arguments: Sequence[str]) -> int:
     """The script's exit code; whatever it raises is shown with its own lines."""
     folder = path.resolve().parent
     try:
-        with _as_main(path, arguments), _debugger(folder), simulator.pretend_gpu():
+        with _as_main(path, arguments), _debugger(), simulator.pretend_gpu():
             simulator.load_module(path, name="__main__")
     except SystemExit as ended:
         if isinstance(ended.code, str):
@@ -90,36 +88,11 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
         sys.argv, sys.path, sys.modules["__main__"] = before
 
 
-class _Pdb(pdb.Pdb):
-    """A debugger that steps through, and lists as callers, the files of one folder only."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-
-    def _is_own(self, frame: FrameType) -> bool:
-        file = Path(frame.f_code.co_filename)
-        inside = file.is_relative_to(self._folder) and not file.is_relative_to(_GRADER)
-        return inside and "site-packages" not in file.parts
-
-    def stop_here(self, frame: FrameType) -> bool:
-        """Whether stepping stops in this frame."""
-        return self._is_own(frame) and super().stop_here(frame)
-
-    def get_stack(
-        self, f: FrameType | None, t: TracebackType | None
-    ) -> tuple[list[tuple[FrameType, int]], int]:
-        """The frames that ``where``, ``up`` and ``down`` go through, and which one is current."""
-        stack, current = super().get_stack(f, t)
-        own = [entry for entry in stack if self._is_own(entry[0])]
-        return (own, own.index(stack[current])) if stack[current] in own else (stack, current)
-
-
 @contextlib.contextmanager
-def _debugger(folder: Path) -> Iterator[None]:
+def _debugger() -> Iterator[None]:
     """Let ``breakpoint()`` open pdb at the student's line; PYTHONBREAKPOINT goes before."""
     before, trace = sys.breakpointhook, sys.gettrace()
-    debugger = _Pdb(folder)
+    debugger = KernelPdb()
 
     def stop(*_args: Any, **_kwargs: Any) -> None:
         debugger.set_trace(sys._getframe(1))  # noqa: SLF001 - the caller, as pdb.set_trace does

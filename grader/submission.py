@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.scorecard import Submission
@@ -30,10 +30,12 @@ class Taken:
     Attributes:
         folder: Where the copies are, one ``<problem>.py`` for each problem handed in.
         card: For the scorecard.
+        originals: Of each copy, by its name, the file that it is of.
     """
 
     folder: Path
     card: Submission
+    originals: Mapping[str, Path] = field(default_factory=dict)
 
     def file(self, problem: str) -> Path:
         """Where the problem's file is, or would be."""
@@ -76,6 +78,7 @@ def take(path: Path, into: Path, problems: Iterable[str]) -> Taken:
             files=tuple(files),
             ignored=tuple(sorted(map(readable, ignored))),
         ),
+        {name: source.resolve() for name, source in sources.items()},
     )
 
 

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from grader.inputs import is_differentiable
-from grader.sandbox import whereabouts
-from grader.sandbox.confine import probe
-from grader.sandbox.launcher import Launcher
-from grader.sandbox.line import PRINTED_SHOWN_BYTES, Backend, Line, ready
+from grader.sandbox.launcher import STOP_S
+from grader.sandbox.line import Backend, Connect, Connection
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
 from grader.sandbox.replies import Raised, Reply, Returned
 from grader.scorecard import Attempt, Isolation, Verdict
@@ -91,15 +89,15 @@ class Student:
     """
 
     def __init__(
-        self, launcher: Launcher, file: Path, entry: str, *, target: Backend = "sim"
+        self, connect: Connect, file: Path, entry: str, *, target: Backend = "sim"
     ) -> None:
         self.target = target
         self.attempts: list[Attempt] = []
         self.isolation: Isolation | None = None
-        self._launcher = launcher
+        self._connect = connect
         self._file = file
         self._entry = entry
-        self._lines: dict[Backend, Line] = {}
+        self._lines: dict[Backend, Connection] = {}
         self._lifted: dict[Backend, bool] = {}
         self._load_faults: dict[Backend, StudentFaultError] = {}
         self._n_timeouts = 0
@@ -162,13 +160,13 @@ class Student:
 
     def printed(self) -> str:
         """What the submission printed since the last time, its beginning."""
-        shown = [line.process.output.take(PRINTED_SHOWN_BYTES) for line in self._lines.values()]
+        shown = [line.printed() for line in self._lines.values()]
         return "\n".join(text for text in shown if text)
 
     def close(self) -> None:
         """End all workers."""
         for line in self._lines.values():
-            line.process.stop()
+            line.end(STOP_S)
         self._lines.clear()
 
     def _call(
@@ -223,9 +221,8 @@ class Student:
                 " taken)",
             )
         if backend not in self._lines:
-            line = ready(self._launcher.start(backend), backend)
-            self._lines[backend] = line
-            self.isolation = self.isolation or probe(line.process.pid)
+            self._lines[backend] = self._connect(backend)
+            self.isolation = self.isolation or self._lines[backend].isolation()
         header = {
             "file": str(self._file),
             "entry": self._entry,
@@ -247,13 +244,12 @@ class Student:
         backend: Backend,
         timeout_s: float,
     ) -> tuple[Reply, dict[str, Packed]]:
-        started = time.monotonic()
+        started, line = time.monotonic(), self._lines[backend]
         try:
-            reply, got = self._lines[backend].ask(op, header, tensors, timeout_s)
+            reply, got = line.ask(op, header, tensors, timeout_s)
         except TimeoutError:
             self._n_timeouts += 1
-            process = self._lines[backend].process
-            at = whereabouts.ask(process.pid, process.scratch, self._file.parent)
+            at = self._lines[backend].whereabouts(self._file.parent)
             self._end(backend, "timeout")
             what = f"{'importing' if op == 'load' else 'running'} took over {timeout_s:g} s"
             told = () if at is None else (f"it was at {at}", f"  {at.source_line}")
@@ -268,7 +264,7 @@ class Student:
             what = f"{doing} ended the process: {ended}"
             raise StudentFaultError(verdict, what, printed) from None
         finally:
-            took_s = time.monotonic() - started
+            took_s = time.monotonic() - started if line.is_limited else 0.0
             if op in _TEST_OPERATIONS:
                 self._spent_s += took_s
             else:
@@ -280,10 +276,9 @@ class Student:
         return reply, got
 
     def _end(self, backend: Backend, why: str = "") -> tuple[str, str]:
-        process = self._lines.pop(backend).process
-        ended = process.stop(grace_s=0.0 if why else 1.0)
+        ended, printed = self._lines.pop(backend).end(grace_s=0.0 if why else 1.0)
         self.attempts.append(Attempt(problem=self._entry, backend=backend, ended=why or ended))
-        return ended, process.output.take(PRINTED_SHOWN_BYTES)
+        return ended, printed
 
 
 def _fault(raised: Raised, backend: Backend) -> StudentFaultError:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Protocol
 
-from grader.sandbox.launcher import LaunchError, Process
+from grader.sandbox import whereabouts
+from grader.sandbox.confine import probe
+from grader.sandbox.launcher import Launcher, LaunchError, Process
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError
 from grader.sandbox.replies import Raised, Reply, parse
+from grader.scorecard import Isolation
 
 PRINTED_SHOWN_BYTES: Final = 2000
 READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
@@ -17,9 +21,40 @@ READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe 
 Backend = Literal["sim", "cuda"]
 
 
+class Connection(Protocol):
+    """What runs student code and answers requests: a worker process, or this one (``direct``)."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether time limits hold."""
+
+    def ask(
+        self, op: str, header: Mapping[str, Any], tensors: Sequence[Packed], timeout_s: float
+    ) -> tuple[Reply, dict[str, Packed]]:
+        """One request, one reply. Raises as ``Line.ask``."""
+
+    def printed(self) -> str:
+        """What was printed since the last time, its beginning."""
+
+    def isolation(self) -> Isolation | None:
+        """What confines it."""
+
+    def whereabouts(self, folder: Path) -> whereabouts.Place | None:
+        """The line of the submission in ``folder`` that it is at; ask only what is to be ended."""
+
+    def end(self, grace_s: float) -> tuple[str, str]:
+        """End it within this time; how it ended, and what it printed."""
+
+
+Connect = Callable[[Backend], Connection]
+"""Starts what runs student code; raises ``LaunchError``."""
+
+
 @dataclass
 class Line:
     """One running worker and the requests sent to it."""
+
+    is_limited: ClassVar[bool] = True
 
     process: Process
     seq: itertools.count[int] = field(default_factory=itertools.count)
@@ -45,6 +80,28 @@ class Line:
         if reply.seq != seq:
             raise ProtocolError(f"the worker answered request {reply.seq}, not {seq}")
         return reply, message.tensors
+
+    def printed(self) -> str:
+        """What the worker printed since the last time, its beginning."""
+        return self.process.output.take(PRINTED_SHOWN_BYTES)
+
+    def isolation(self) -> Isolation | None:
+        """What confines the worker, probed from outside."""
+        return probe(self.process.pid)
+
+    def whereabouts(self, folder: Path) -> whereabouts.Place | None:
+        """The line of the submission that the worker is at, if it tells."""
+        return whereabouts.ask(self.process.pid, self.process.scratch, folder)
+
+    def end(self, grace_s: float) -> tuple[str, str]:
+        """End the worker, killing it after this time; how it ended, and what it printed."""
+        ended = self.process.stop(grace_s)
+        return ended, self.printed()
+
+
+def workers(launcher: Launcher) -> Connect:
+    """Connections to worker processes that answer."""
+    return lambda backend: ready(launcher.start(backend), backend)
 
 
 def ready(process: Process, backend: Backend) -> Line:

@@ -204,22 +204,31 @@ def serve(line: socket.socket, exchange_fd: int, *, backend: str, role: str) -> 
             request = channel.receive()
         except PeerClosedError:
             return
-        _reply(channel, worker, request)
+        reply = reply_to(worker, request)
+        channel.send(reply.header, reply.tensors)
 
 
-def _reply(channel: Channel, worker: Worker, request: Message) -> None:
+def reply_to(
+    worker: Worker, request: Message, *, let_through: tuple[type[BaseException], ...] = ()
+) -> calls.Answer:
+    """The whole reply to a request: what it asks for, or how student code ended instead.
+
+    Raises only what is let through.
+    """
     op, seq = request.header["op"], request.header["seq"]
     folder = Path(request.header.get("file", "/")).parent if op == "load" else None
     if folder is None and worker.loaded is not None:
         folder = worker.loaded.folder
     try:
         answer = worker.answer(request.header, request.tensors)
+    except let_through:
+        raise
     except BaseException as error:  # noqa: BLE001  the end of student code of any kind is an answer
         stage = "import" if op == "load" else "call"
         raised = _described(error, stage, folder or ROOT)
-        channel.send({"seq": seq, "op": "raised", **raised, "sticky": _cuda_is_broken()})
-    else:
-        channel.send({"seq": seq, "op": op, **answer.header}, answer.tensors)
+        told = {"seq": seq, "op": "raised", **raised, "sticky": _cuda_is_broken()}
+        return calls.Answer(told, [])
+    return calls.Answer({"seq": seq, "op": op, **answer.header}, answer.tensors)
 
 
 def _described(error: BaseException, stage: str, folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 
 from grader.sandbox.client import Student, StudentFaultError
 from grader.sandbox.launcher import Launcher, LaunchError, Process
-from grader.sandbox.line import Backend
+from grader.sandbox.line import Backend, workers
 from grader.scorecard import Verdict
 from grader.spec import Case
 
@@ -33,7 +33,7 @@ def test_worker_that_dies_before_it_saw_the_submission_is_our_fault(
     """A machine that kills workers as they start costs no points; a healthy one then answers."""
     path = tmp_path / "f.py"
     path.write_text("def f(x):\n    return 2 * x\n")
-    student = Student(launcher, path, "f")
+    student = Student(workers(launcher), path, "f")
     start = launcher.start
 
     def killed(backend: str) -> Process:
@@ -62,7 +62,7 @@ def test_compiling_on_a_gpu_gets_time_of_its_own(
 ) -> None:
     """A case's limit is for running; on CUDA the first call compiles and may tune, too."""
     (tmp_path / "f.py").write_text("def f(x):\n    return 2 * x\n")
-    student = Student(launcher, tmp_path / "f.py", "f")
+    student = Student(workers(launcher), tmp_path / "f.py", "f")
     limits: list[float] = []
 
     def ask(op: str, header: object, tensors: object, limit_backend: str, limit_s: float) -> None:

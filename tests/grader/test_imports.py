@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("exits", "spec"),
     ("scorecard", "seen"),
-    ("inputs", "simulator", "submission", "thresholds", "verify"),
+    ("debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
     ("doctor", "measure", "report", "score"),
     ("discover", "sandbox"),
     ("checks", "lab", "release", "simulate"),

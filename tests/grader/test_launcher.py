@@ -13,6 +13,7 @@ import torch
 
 from grader.sandbox.client import Student, StudentFaultError
 from grader.sandbox.launcher import Launcher
+from grader.sandbox.line import workers
 from grader.scorecard import Verdict
 from grader.spec import Case
 
@@ -51,7 +52,7 @@ def student(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[[str], Stud
     def make(text: str) -> Student:
         path = tmp_path / f"f{len(students)}.py"
         path.write_text(text)
-        students.append(Student(launcher, path, "f"))
+        students.append(Student(workers(launcher), path, "f"))
         return students[-1]
 
     yield make

@@ -55,7 +55,7 @@ class Course:
 
     def environment(self) -> dict[str, str]:
         """Ours without what an outer make put there, and the pretending Python first."""
-        outer = re.compile("MAKE|MFLAGS|PYTHON|PIP_ARGS|ARGS|SUBMISSION")
+        outer = re.compile("MAKE|MFLAGS|PYTHON|PIP_ARGS|ARGS|SUBMISSION|DIRECT")
         inherited = {name: v for name, v in os.environ.items() if not outer.match(name)}
         path = f"{self.python.parent}:{os.environ['PATH']}"
         return inherited | {"PATH": path, "CALLS": str(self.log)}
@@ -219,6 +219,18 @@ def test_test_runs_both_submissions_then_the_harness(course: Course) -> None:
         "-m pytest tests/submission --submission reference -rfE --problem gelu",
         "-m pytest -m not slow and not gpu",
     ]
+
+
+def test_direct_is_for_tests_of_one_submission(course: Course) -> None:
+    """And refused, with what to write instead, where marks are given."""
+    course.make("test", "DIRECT=1", f"PYTHON={course.python}", "ARGS=--problem gelu")
+    refused = course.make("grade", "DIRECT=1", f"PYTHON={course.python}")
+
+    assert [call.strip() for call in course.calls()] == [
+        "-m pytest tests/submission --submission assignment --direct -rfE --problem gelu"
+    ]
+    assert refused.returncode != 0
+    assert "never for marks: make test DIRECT=1" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 from grader.sandbox import whereabouts
 from grader.sandbox.client import Student, StudentFaultError
 from grader.sandbox.launcher import Launcher
+from grader.sandbox.line import workers
 from grader.scorecard import Verdict
 from grader.spec import Case
 
@@ -78,7 +79,7 @@ def ended(
     text = SUBMISSION.replace("{BODY}", body).replace("{HOST}", host)
     text = text.replace("{BACKWARD}", backward)
     (folder / "entry.py").write_text(text)
-    student = Student(launcher, folder / "entry.py", "entry")
+    student = Student(workers(launcher), folder / "entry.py", "entry")
     x = torch.ones(CASE.dims["N"])
     try:
         with pytest.raises(StudentFaultError) as caught:

@@ -32,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--problem", action="append", default=[], help="only this problem (repeatable)")
     group.addoption("--case", default=None, help="only this case id")
     group.addoption("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    group.addoption(
+        "--direct",
+        action="store_true",
+        help="run the code in this process, without time limits, so that breakpoint() works",
+    )
     group.addoption("--input-seed", type=int, default=None, help="draw the same inputs again")
 
 
@@ -41,6 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if isinstance(plugin, Recorder):
             config.stash[GRADING] = plugin.grading
             return
+    if config.getoption("direct") and config.option.usepdb_cls is None:
+        config.option.usepdb_cls = ("grader.debugger", "KernelPdb")
     context = opened(
         Request(
             path=Path(config.getoption("submission")),
@@ -48,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
             case=config.getoption("case"),
             device=config.getoption("device"),
             seed=config.getoption("input_seed"),
+            direct=config.getoption("direct"),
         )
     )
     try:
