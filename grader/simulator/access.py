@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import advice, cache, counts, dtypes, run, tiles
+from grader.simulator import advice, cache, counts, dtypes, run, tiles, undefined
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
@@ -248,10 +248,21 @@ def load(pointer: Any, mask: Any, other: Any) -> Value:
         beyond = (access.index < 0) | (access.index >= buffer.raw.size)
         data = np.where(beyond, _garbage(t), data)
     if access.mask is not None:
+        if plain(other) is None:
+            other = undefined.stand_in(access.run, access.argument.name, t, _cut_axes(access.mask))
         fill = value_of(0 if plain(other) is None else other)
         filler = dtypes.convert(fill.data, fill.dtype, t)
         data = np.where(access.mask, data, align(data, filler)[1])
     return Value(data, t)
+
+
+def _cut_axes(mask: Array) -> tuple[int, ...]:
+    """Axes of the block along which a mask leaves out lanes of some row."""
+    return tuple(
+        axis - 1
+        for axis in range(1, mask.ndim)
+        if (mask != mask.take([0], axis)).any() or not mask.any()
+    )
 
 
 def _gather(raw: Array, index: Array) -> Array:

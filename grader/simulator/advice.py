@@ -24,6 +24,10 @@ ASSERT = (
     "Look at what the condition compares, in the program named here; on a GPU the check is off unless "
     "TRITON_DEBUG=1 is set."
 )
+MASKED_LANES = (
+    "Give tl.load the value that changes nothing: other=0.0 for a sum or tl.dot, "
+    "other=-float('inf') for a maximum; or clear the lanes with tl.where before they are counted."
+)
 SAME_VALUE = (
     "Harmless as it is, but work done twice: let each element be written by one program, or mask "
     "the store in all others."

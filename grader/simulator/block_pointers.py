@@ -22,6 +22,17 @@ def _sequence(x: Any) -> list[Any]:
     return list(given) if isinstance(given, tuple | list) else [given]
 
 
+# what lanes outside read; "" leaves it open
+_PADDING = {"": None, "zero": 0, "nan": float("nan")}
+
+
+def _padding(option: Any) -> float | None:
+    given = plain(option)
+    if given not in _PADDING:
+        refuse(f"padding_option={given!r}: use 'zero' or 'nan'")
+    return _PADDING[given]
+
+
 class BlockPointer:
     """What tl.make_block_ptr returns."""
 
@@ -122,7 +133,7 @@ def make_tensor_descriptor(
 ) -> BlockPointer:
     """A tensor descriptor, which checks every axis."""
     extent = _sequence(shape)
-    fill = float("nan") if plain(padding_option) == "nan" else None
+    fill = _padding(plain(padding_option) or "zero")
     return BlockPointer(
         base, extent, _sequence(strides), [0] * len(extent), _sizes(block_shape), fill
     )
@@ -148,7 +159,7 @@ def load(
     if plain(mask) is not None or plain(other) is not None:
         refuse("a load through a block pointer takes boundary_check, not mask or other")
     lanes, inside = pointer.lanes(_axes(pointer, boundary_check))
-    return access.load(lanes, inside, float("nan") if plain(padding_option) == "nan" else None)
+    return access.load(lanes, inside, _padding(padding_option))
 
 
 def store(

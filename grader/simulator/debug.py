@@ -54,6 +54,8 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002 - Triton's
     """Print the values of the first few programs."""
     current = run.current()
+    if current.launch.is_repeat:
+        return
     for row in range(min(current.n, _MAX_PRINTED_PROGRAMS)):
         program = tuple(int(c) for c in current.coordinates[:, row])
         shown = " ".join(str(_of_program(v, row)) for v in values)

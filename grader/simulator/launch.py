@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from grader.simulator import (
     schedule,
     single_program,
     summary,
+    undefined,
 )
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
@@ -109,6 +111,13 @@ def launch(
                 )
             if state.tracked:
                 state.findings += _races(function, cooked, state, buffers.values(), coordinates)
+            # not for one program out of many, which somebody debugs
+            if state.masked_loads and n_programs == math.prod(grid):
+                fixed = tuple(f"{k}={arguments.get(k)!r}" for k in sorted(constants))
+                trials = undefined.Trials(
+                    (key, *fixed), function, cooked, state, buffers.values(), coordinates
+                )
+                state.findings += undefined.notes(trials)
         finally:
             summary.mark_written(buffers.values(), state)
             summary.publish(state, n_programs, windows, compiled)

@@ -7,13 +7,23 @@ another, and nothing is ever dereferenced.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from grader.simulator import dtypes, fresh
 from grader.simulator.dtypes import FROM_TORCH, Array, dtype
-from grader.simulator.run import LaunchState, Run
+from grader.simulator.run import Abandoned, LaunchState, Run
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A buffer's elements at some moment, which of them were written, and what was done to it."""
+
+    raw: Array
+    written: Array | None
+    done: tuple[bool, bool, bool]  # read, written, updated atomically
 
 
 class Buffer:
@@ -44,7 +54,13 @@ class Buffer:
         return self.address in current.launch.tracked
 
     def begin_write(self, launch: LaunchState) -> None:
-        """Before the first write of a launch: keep what is needed to run it again."""
+        """Before the first write of a launch: keep what is needed to run it again.
+
+        Raises:
+            Abandoned: In a trial of a launch that did not write here at first.
+        """
+        if self._before is None and launch.trial is not None:
+            raise Abandoned  # nothing was kept that could be put back
         if self._before is None and launch.checked:
             written = None if self.written is None else self.written.copy()
             self._before = self.raw.copy(), written
@@ -52,24 +68,30 @@ class Buffer:
 
     def restore(self) -> None:
         """Undo the whole launch."""
+        self.rewind()
+        self._before = self.writer = None
+        self.was_read = self.was_written = self.had_atomics = False
+
+    def rewind(self) -> None:
+        """Give it the elements that it had before the launch."""
         if self._before is not None:
             self.raw[:] = self._before[0]
             if self.written is not None and self._before[1] is not None:
                 self.written[:] = self._before[1]
-        self._before = self.writer = None
-        self.was_read = self.was_written = self.had_atomics = False
 
-    def contents(self) -> tuple[Array, Array | None, tuple[bool, bool, bool]]:
+    def contents(self) -> Contents:
         """A copy of what it holds now, and what was done to it."""
         done = self.was_read, self.was_written, self.had_atomics
-        return self.raw.copy(), None if self.written is None else self.written.copy(), done
+        return Contents(
+            self.raw.copy(), None if self.written is None else self.written.copy(), done
+        )
 
-    def put_back(self, contents: tuple[Array, Array | None, tuple[bool, bool, bool]]) -> None:
+    def put_back(self, contents: Contents) -> None:
         """Make it what it was when these contents were copied."""
-        self.raw[:], written, done = contents
-        self.was_read, self.was_written, self.had_atomics = done
-        if self.written is not None and written is not None:
-            self.written[:] = written
+        self.raw[:] = contents.raw
+        self.was_read, self.was_written, self.had_atomics = contents.done
+        if self.written is not None and contents.written is not None:
+            self.written[:] = contents.written
 
 
 class Argument:

@@ -80,7 +80,7 @@ def _check_types(
     Raises:
         CompilationError: Naming the variable and both types.
     """
-    run.current().turns[loop] += 1
+    run.current().turn(loop)
     if not before:
         return
     after = _carriable(variables)

@@ -30,6 +30,19 @@ JOURNAL_BYTES = 64 << 20
 Place = tuple[CodeType | None, int]
 
 
+@dataclass(frozen=True, order=True)
+class MaskedLoad:
+    """A load without ``other`` whose mask left out lanes.
+
+    Attributes:
+        cut: Axes of the block along which it did.
+    """
+
+    place: tuple[str, int]  # file and line
+    argument: str
+    cut: tuple[int, ...]
+
+
 class Split(Exception):  # noqa: N818 - control flow, not an error
     """The programs of this pass must run in these groups (indices into the pass)."""
 
@@ -48,7 +61,7 @@ class Blocked(Exception):  # noqa: N818 - control flow, not an error
 
 
 class Abandoned(Exception):  # noqa: N818 - control flow, not an error
-    """This order of the programs takes too long; what was seen of it so far stands."""
+    """This run of the launch, one of several, takes too long; what was seen of it stands."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +98,12 @@ class LaunchState:
     accesses: list[TileAccess] | None = None  # for the cache model; None when nobody wants it
     clock: int = 0
     n_passes: int = 0
-    n_syncs: int = 0  # of all passes, also of those undone
-    max_syncs: int | None = None  # more than that, and the launch is abandoned
+    n_steps: int = 0  # passes, loop turns and integer atomics, undone ones counted in
+    budget: int | None = None  # of steps; a launch that needs more is abandoned
+    masked_loads: set[MaskedLoad] = field(default_factory=set)
+    is_repeat: bool = False  # only to learn more of what was run and shown before
+    # where, and with which sign, masked lanes are infinite in this run
+    trial: tuple[tuple[str, int], float] | None = None
 
 
 class Run:
@@ -111,6 +128,7 @@ class Run:
         self._syncs: list[tuple[int, Array, Array, Array]] = []
         self.turns: Counter[tuple[str, int]] = Counter()
         self.accesses: list[TileAccess] = []
+        self.masked_loads: set[MaskedLoad] = set()
 
     def save(self, array: Array, index: Any) -> None:
         """Remember elements about to be overwritten; of the same ones, what was there first."""
@@ -140,6 +158,7 @@ class Run:
         for address, touch in self._touches:
             self.launch.touches.setdefault(address, []).append(touch)
         self.launch.syncs += self._syncs
+        self.launch.masked_loads |= self.masked_loads
         if self.launch.accesses is not None:
             self.launch.accesses += self.accesses
         self.launch.turns += [(loop, self.ids, n) for loop, n in self.turns.items()]
@@ -154,6 +173,22 @@ class Run:
         """Count one tile access of this pass, in the order of ArgumentTraffic's fields."""
         _add(self._traffic, name, counts)
 
+    def turn(self, loop: tuple[str, int]) -> None:
+        """Count a turn of a loop."""
+        self.step()
+        self.turns[loop] += 1
+
+    def step(self) -> None:
+        """Count what could go on for ever.
+
+        Raises:
+            Abandoned: Beyond the budget.
+        """
+        launch = self.launch
+        launch.n_steps += 1
+        if launch.budget is not None and launch.n_steps > launch.budget:
+            raise Abandoned
+
     def tick(self, n: int) -> Array:
         """The next n moments of the launch, one per lane in order."""
         start = self.launch.clock
@@ -166,10 +201,7 @@ class Run:
 
     def synchronise(self, address: int, word: Array, program: Array, clock: Array) -> None:
         """Remember an integer atomic: what one program did before it, a later one sees."""
-        launch = self.launch
-        launch.n_syncs += 1
-        if launch.max_syncs is not None and launch.n_syncs > launch.max_syncs:
-            raise Abandoned
+        self.step()
         self._syncs.append((address, word, program, clock))
 
     def find(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from grader.simulator.memory import Buffer
 from grader.simulator.run import Abandoned, Blocked, LaunchState, Place, Run, Split
 
 Group = tuple[Array, "Counter[Place]"]
-# of the atomics that the first order took, and some more: an order that needs more is given up
+# times the steps that the first order took, and some more: an order that needs more is given up
 _PATIENCE, _MORE = 4, 200
 
 
@@ -64,6 +66,7 @@ def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run
     attempt.launch.n_passes += 1
     run.set_current(attempt)
     try:
+        attempt.step()
         _check_returned(attempt.launch.kernel, function(**cooked))
         attempt.commit()
     except (Split, Blocked, Abandoned):
@@ -126,6 +129,32 @@ def restarted(
     )
 
 
+def budget(state: LaunchState) -> int:
+    """Steps that another run of a finished launch may take."""
+    return _PATIENCE * state.n_steps + _MORE
+
+
+def run_again(
+    function: Callable[[LaunchState], Callable[..., Any]],
+    cooked: dict[str, Any],
+    state: LaunchState,
+    coordinates: Array,
+    *,
+    backwards: bool = False,
+) -> bool:
+    """Run all programs of a launch that ended well before; return whether it does again.
+
+    Nothing is printed, and no breakpoint opens.
+    """
+    state.is_repeat = True
+    with mock.patch.object(sys, "breakpointhook", mock.Mock(return_value=None)):
+        try:
+            run_all(function(state), cooked, state, coordinates, backwards=backwards)
+        except (Abandoned, DeadlockError):
+            return False
+    return True
+
+
 def in_other_order(
     function: Callable[[LaunchState], Callable[..., Any]],
     cooked: dict[str, Any],
@@ -140,11 +169,9 @@ def in_other_order(
     """
     kept = [buffer.contents() for buffer in buffers]
     other = restarted(state, buffers)
-    other.accesses, other.max_syncs = None, _PATIENCE * state.n_syncs + _MORE
+    other.accesses, other.budget = None, budget(state)
     try:
-        run_all(function(other), cooked, other, coordinates, backwards=True)
-    except (Abandoned, DeadlockError):
-        pass
+        run_again(function, cooked, other, coordinates, backwards=True)
     finally:
         for buffer, contents in zip(buffers, kept, strict=True):
             buffer.put_back(contents)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import boxes, counts, dtypes, index, run
+from grader.simulator import boxes, counts, dtypes, index, run, undefined
 from grader.simulator.boxes import Box, Place
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype
@@ -45,6 +45,13 @@ class Tile:
     def is_whole(self) -> bool:
         """Whether all lanes are active."""
         return len(self.parts) == 1 and self.parts[0][1].shape == self.shape
+
+    def cut_axes(self) -> tuple[int, ...]:
+        """Axes of the block along which the mask leaves out lanes."""
+        if not self.parts:
+            return tuple(range(len(self.shape) - 1))
+        wholes = enumerate(self.shape[1:], 1)
+        return tuple(d - 1 for d, n in wholes if any(p.shape[d] < n for _, p in self.parts))
 
     def count(self, *, write: bool) -> None:
         """Count this access's traffic."""
@@ -127,6 +134,8 @@ def load(tile: Tile, other: Any) -> Value | None:
         data = t.decode(found)
         # memory may change, what was loaded may not
         return Value(data.copy() if data is found and where is ... else data, t)
+    if plain(other) is None:
+        other = undefined.stand_in(tile.run, tile.argument.name, t, tile.cut_axes())
     filler = _filler(plain(other), t)
     if filler.size == 1:
         out = np.empty(tile.shape, t.compute)
