@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -35,6 +35,7 @@ from grader.scorecard import (
 )
 from grader.spec import GROUPS, Dtype, Group, Problem
 
+MAX_KERNELS = 100  # of one problem, in the card
 NOT_STARTED = Isolation(level="practice", in_force=(), missing=("no process was started",))
 
 
@@ -156,6 +157,10 @@ def _problem(
         held=measurement.held,
         grader_error=results.errors.get(problem.name, ""),
     )
+    compiler = results.grading.compilers.get(problem.name)
+    if compiler is not None:
+        made = {"kernels": compiler.kernels()[:MAX_KERNELS], "notes": tuple(compiler.notes)}
+        one = replace(one, result=one.result.model_copy(update=made))
     return one, with_paid(measurement, one.thresholds)
 
 

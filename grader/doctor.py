@@ -147,11 +147,14 @@ def package_finding(name: str, installed: str | None, floor: str) -> Finding:
 
 
 def triton_finding(installed: str | None) -> Finding:
-    """Is Triton there?"""
+    """Is Triton there, to run kernels on a GPU and to compile them where there is none?"""
     if installed is None:
-        advice = "only a GPU needs it; the simulator runs the kernels without"
-        return Finding("triton", "ok", "not installed", advice)
-    return Finding("triton", "ok", installed)
+        what = "not installed: the simulator runs the kernels, nothing compiles them"
+        if sys.platform != "linux":
+            return Finding("triton", "ok", f"{what}; it exists for Linux only")
+        advice = "to see what its compiler refuses, registers and spills: pip install triton"
+        return Finding("triton", "ok", what, advice)
+    return Finding("triton", "ok", f"{installed}, compiles what the simulator runs")
 
 
 def gpu_finding(gpu: Gpu | None, driver: str | None = None) -> Finding:

@@ -17,10 +17,11 @@ from typing import Literal
 
 import torch
 
-from grader import checks, discover, inputs, verify
+from grader import checks, discover, inputs, settings, verify
 from grader.checks import Trial
-from grader.sandbox import direct
+from grader.sandbox import compiling, direct
 from grader.sandbox.client import Student
+from grader.sandbox.compiling import Compiler
 from grader.sandbox.launcher import Launcher
 from grader.sandbox.line import Connect, workers
 from grader.scorecard import Attempt, Check, Isolation, Verdict
@@ -70,6 +71,8 @@ class Grading:
     seed: int
     attempts: list[Attempt] = field(default_factory=list)
     isolation: Isolation | None = None
+    arch: int = settings.DEFAULT_ARCH
+    compilers: dict[str, Compiler] = field(default_factory=dict)
     _student: tuple[str, Student] | None = None
 
     def trials(self, groups: Sequence[Group] = GROUPS) -> list[Trial]:
@@ -91,7 +94,11 @@ class Grading:
             if self.request.direct:
                 # where a debugger's breakpoints are set
                 file = self.taken.originals.get(file.name, file)
-            student = Student(self.connect, file, problem.name, target=target)
+            # where the kernels run on a GPU, it has compiled them; a debugger wants no second process
+            elif target == "sim" and compiling.is_available():
+                self.compilers.setdefault(problem.name, Compiler(self.connect, file, self.arch))
+            compiler = self.compilers.get(problem.name)
+            student = Student(self.connect, file, problem.name, target=target, compiler=compiler)
             self._student = (problem.name, student)
         return self._student[1]
 
@@ -189,12 +196,13 @@ def opened(request: Request) -> Iterator[Grading]:
             problems = discover.load_problems(_names(request), request.reference)
             names = [problem.name for problem in problems]
             taken = take(request.path, folder, names)
+            arch = settings.course_arch(discover.ROOT / "pyproject.toml")
             connect = workers(launcher)
             connect = direct.connect(connect) if request.direct else connect
         except ValueError as error:
             raise UsageError(str(error)) from error
         seed = secrets.randbits(48) if request.seed is None else request.seed
-        grading = Grading(request, problems, taken, device, launcher, connect, seed)
+        grading = Grading(request, problems, taken, device, launcher, connect, seed, arch=arch)
         if not grading.trials():
             known = ", ".join(case.id for problem in problems for case in problem.cases)
             raise UsageError(f"no test has the case id {request.case!r}; cases: {known}")

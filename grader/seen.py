@@ -65,6 +65,45 @@ class LaunchSeen(_Seen):
     loops: tuple[LoopSeen, ...] = ()
 
 
+Scalar = None | bool | int | float | Text
+EncodedKind = Literal[
+    "aligned",
+    "pointer",
+    "int",
+    "bool",
+    "float",
+    "constant",
+    "constant_float",
+    "dtype",
+    "tuple",
+    "other",
+]
+Encoded = tuple[EncodedKind, Scalar | tuple[tuple[EncodedKind, Scalar], ...]]
+"""Kind and value, as ``grader.simulator.specialisation`` says; a tuple holds more of them."""
+
+
+class ConfigSeen(_Seen):
+    """Another config of autotune: the arguments and options in which it differs."""
+
+    text: Text
+    arguments: dict[Text, Encoded]
+    options: dict[Text, Scalar]
+
+
+class SpecialisationSeen(_Seen):
+    """What Triton would compile for a launch."""
+
+    kernel: Text
+    file: Text
+    line: Count
+    arguments: dict[Text, Encoded]
+    options: dict[Text, Scalar]
+    config: Text = ""
+    """What autotune chose among several; else empty."""
+    others: tuple[ConfigSeen, ...] = ()
+    """What it did not choose; told once for each kernel of a call."""
+
+
 class FindingSeen(_Seen):
     """One finding of the simulator."""
 

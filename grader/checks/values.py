@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from grader import verify
+from grader.checks.compilation import refused
 from grader.checks.configs import every_config
 from grader.checks.form import form, modified
 from grader.checks.trial import Trial, double_leaves, ended, grad_outputs, oracle
@@ -29,7 +30,9 @@ def forward(trial: Trial, student: Student, inputs: Inputs) -> Check:
             )
         except StudentFaultError as fault:
             return ended(trial, fault), ()
-        return _outputs(trial, outcome, inputs, wanted), outcome.reply.autotuned
+        # all configs are compiled with the first
+        check = refused(trial, student, outcome) if config == 0 else None
+        return check or _outputs(trial, outcome, inputs, wanted), outcome.reply.autotuned
 
     return every_config(trial, judge)
 
@@ -73,7 +76,8 @@ def backward(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generato
             )
         except StudentFaultError as fault:
             return ended(trial, fault), ()
-        wrong = modified(trial, inputs, outcome) or form(trial, outcome, outputs)
+        wrong = refused(trial, student, outcome) if config == 0 else None
+        wrong = wrong or modified(trial, inputs, outcome) or form(trial, outcome, outputs)
         check = wrong or _gradients(trial, outcome, dict(zip(asked, wanted, strict=True)), inputs)
         return check, outcome.reply.autotuned
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.report.columns import columns
+from grader.report.kernels import kernels
 from grader.report.performance import performance
 from grader.report.wording import plain, points
 from grader.scorecard import ProblemResult, Scorecard, Status, TestResult, Verdict
@@ -56,6 +57,7 @@ def render(card: Scorecard, *, width: int) -> RenderableType:
         problems(card, width=width),
         *failures(card),
         performance(card, width=width),
+        *_together(kernels(card.problems)),
         circumstances(card),
         Text(summary(card), style=_STYLES[card.status]),
     ]
@@ -89,6 +91,10 @@ def problems(card: Scorecard, *, width: int) -> RenderableType:
         note = "* without the tests that could not be checked here; see below"
         shown.append(Text(note, style="dim"))
     return Group(*shown)
+
+
+def _together(lines: Sequence[RenderableType]) -> list[RenderableType]:
+    return [Group(*lines)] if lines else []
 
 
 def _sentence(heads: Sequence[str], row: Sequence[str]) -> Text:

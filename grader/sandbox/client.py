@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from grader.inputs import is_differentiable
+from grader.sandbox.compiling import Compiler
 from grader.sandbox.launcher import STOP_S
 from grader.sandbox.line import Backend, Connect, Connection
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
@@ -84,14 +85,22 @@ class Student:
 
     Attributes:
         target: Where forward and backward run; gradcheck and memory always use the simulator.
+        compiler: Compiles what forward and backward launch in the simulator; None where it cannot.
         attempts: Workers that ended before we ended them.
         isolation: What confines the first worker, probed before it sees the submission.
     """
 
     def __init__(
-        self, connect: Connect, file: Path, entry: str, *, target: Backend = "sim"
+        self,
+        connect: Connect,
+        file: Path,
+        entry: str,
+        *,
+        target: Backend = "sim",
+        compiler: Compiler | None = None,
     ) -> None:
         self.target = target
+        self.compiler = compiler
         self.attempts: list[Attempt] = []
         self.isolation: Isolation | None = None
         self._connect = connect
@@ -168,6 +177,8 @@ class Student:
         for line in self._lines.values():
             line.end(STOP_S)
         self._lines.clear()
+        if self.compiler is not None:
+            self.compiler.close()
 
     def _call(
         self,

@@ -14,6 +14,7 @@ from typing import Any
 from grader import simulator
 
 MAX_LAUNCHES = 32  # reported per reply; a count says how many there were
+MAX_SPECIALISATIONS_BYTES = 20 * 1024  # of these
 MAX_LOG_BYTES = 52 * 1024  # of JSON, all of it; a header holds 64 KiB, and names tensors, too
 MAX_FINDINGS = 16
 MAX_LOOPS = 8  # of one launch
@@ -31,7 +32,9 @@ def described(log: simulator.Log) -> dict[str, Any]:
     findings = [_finding(finding) for finding in told[:MAX_FINDINGS]]
     autotuned = _autotuned(log.launches)
     launches = [_launch(launch) for launch in log.launches[:MAX_LAUNCHES]]
-    room_bytes = MAX_LOG_BYTES - _TOTALS_BYTES - len(json.dumps([findings, autotuned]))
+    specialisations = _specialisations(log.launches)
+    kept = _fitting(specialisations, MAX_SPECIALISATIONS_BYTES)
+    room_bytes = MAX_LOG_BYTES - _TOTALS_BYTES - len(json.dumps([findings, autotuned, kept]))
     return {
         "n_launches": len(log.launches),
         "launches": _fitting(launches, room_bytes),
@@ -40,18 +43,36 @@ def described(log: simulator.Log) -> dict[str, Any]:
         "written": sum(t.written + t.atomics for t in traffic),
         "findings": findings,
         "autotuned": autotuned,
+        "specialisations": kept,
+        "n_specialisations": len(specialisations),
     }
 
 
-def _fitting(launches: Sequence[dict[str, Any]], room_bytes: int) -> list[dict[str, Any]]:
-    """The first launches, as many as there is room for."""
+def _fitting(told: Sequence[dict[str, Any]], room_bytes: int) -> list[dict[str, Any]]:
+    """The first of them, as many as there is room for."""
     fitting = []
-    for launch in launches:
-        room_bytes -= len(json.dumps(launch)) + len(", ")
+    for item in told:
+        room_bytes -= len(json.dumps(item)) + len(", ")
         if room_bytes < 0:
             break
-        fitting.append(launch)
+        fitting.append(item)
     return fitting
+
+
+def _specialisations(launches: Sequence[simulator.Launch]) -> list[dict[str, Any]]:
+    """What Triton would compile, each once; of a kernel under autotune the other configs once."""
+    seen: dict[str, dict[str, Any]] = {}
+    tuned: set[tuple[str, int]] = set()
+    for made in (launch.specialisation for launch in launches):
+        if made is None:
+            continue
+        told = {**asdict(made), "file": Path(made.file).name, "others": []}
+        key = json.dumps(told, sort_keys=True)
+        if made.others and (made.file, made.line) not in tuned:
+            tuned.add((made.file, made.line))
+            told["others"] = [asdict(config) for config in made.others]
+        seen.setdefault(key, told)
+    return list(seen.values())
 
 
 def _launch(launch: simulator.Launch) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class Launcher:
         """Start a worker.
 
         Args:
-            backend: "sim" or "cuda".
+            backend: "sim", "cuda" or "compile_only".
             role: "student" runs a submission; "baseline" may load problem.py and never sees one.
 
         Raises:
@@ -210,7 +210,7 @@ class Launcher:
         ours, theirs = socket.socketpair()
         channel, output = Channel(ours, open_exchange()), OutputDrain()
         try:
-            if backend == "sim" and role == "student" and sys.platform == "linux":
+            if backend != "cuda" and role == "student" and sys.platform == "linux":
                 pid, poll = self._fork(theirs, channel.exchange_fd, output.write_fd, scratch)
             else:
                 pid, poll = _spawn(

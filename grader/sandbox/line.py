@@ -18,7 +18,7 @@ from grader.scorecard import Isolation
 PRINTED_SHOWN_BYTES: Final = 2000
 READY_TIMEOUT_S: Final = 120.0  # imports torch and makes a CUDA context, maybe from a cold disk
 
-Backend = Literal["sim", "cuda"]
+Backend = Literal["sim", "cuda", "compile_only"]
 
 
 class Connection(Protocol):

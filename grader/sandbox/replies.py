@@ -5,13 +5,22 @@ A reply is a claim of a process that runs student code; it is never trusted furt
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from grader.compiler.compilation import RefusalKind
 from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
 from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
-from grader.seen import AutotunedSeen, Count, FindingSeen, LaunchSeen, Text
+from grader.scorecard import CompiledKernel
+from grader.seen import (
+    AutotunedSeen,
+    Count,
+    FindingSeen,
+    LaunchSeen,
+    SpecialisationSeen,
+    Text,
+)
 from grader.spec import Dtype
 
 
@@ -57,6 +66,10 @@ class Returned(Reply):
     n_forward_launches: Count = 0
     """Of these, the ones before the gradient was sent back."""
     launches: tuple[LaunchSeen, ...] = ()
+    specialisations: tuple[SpecialisationSeen, ...] = ()
+    """Of all launches, each once."""
+    n_specialisations: Count = 0
+    """How many there were; the message has room for so many only."""
     findings: tuple[FindingSeen, ...] = ()
     autotuned: tuple[AutotunedSeen, ...] = ()
     read: Count = 0
@@ -99,10 +112,36 @@ class Fetched(Reply):
     """What was offered is too small; so much is needed."""
 
 
+class RefusedSeen(BaseModel):
+    """Why the compiler refuses a kernel, or it does not fit on the GPU."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: RefusalKind
+    file: Text
+    line: Count
+    source_line: Annotated[str, Field(max_length=4096)]
+    reason: Annotated[str, Field(max_length=MESSAGE_LIMIT_CHARS)]
+
+
+class CompiledReply(Reply):
+    """One kernel was compiled, or refused."""
+
+    compiled: CompiledKernel | None = None
+    refused: RefusedSeen | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.compiled is None) == (self.refused is None):
+            raise ValueError("either compiled or refused")
+        return self
+
+
 MODELS: dict[str, type[Reply]] = {
     "raised": Raised,
     "ready": Ready,
     "load": Loaded,
+    "compile": CompiledReply,
     "forward": Returned,
     "vjp": Returned,
     "prepare": PreparedReply,

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import importlib.util
 import math
+import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ from typing import Any
 import torch
 
 from grader import simulator
+from grader.compiler import compilation, kernels
+from grader.compiler.driver import CompileOnlyDriver
 from grader.measure import implementations, roofline, stopwatch
 from grader.measure.timed_calls import TimedCalls
 from grader.sandbox import calls, device_buffer, zygote
@@ -40,6 +43,9 @@ class Worker:
         self.role = role
         self.loaded: calls.Loaded | None = None
         self.timed: TimedCalls | None = None
+        self.driver: CompileOnlyDriver | None = None
+        self.folder = ROOT
+        self.kernels: dict[kernels.Place, Any] = {}
 
     def answer(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Do what one request asks.
@@ -59,12 +65,38 @@ class Worker:
         """Import a submission: file, entry, backend, lift."""
         path = Path(header["file"])
         self.loaded = self.timed = None
+        if header["backend"] == "compile_only":
+            return self._load_to_compile(path, header)
         module = _import(path, header["backend"])
         entry = getattr(module, header["entry"], None)
         if not callable(entry):
             raise ImportError(f"{path.name} defines no function {header['entry']}")  # noqa: TRY004  shown as an import error
         self.loaded = calls.Loaded(entry, header["backend"], header["lift"], path.parent)
         return calls.Answer({}, [])
+
+    def _load_to_compile(self, path: Path, header: Mapping[str, Any]) -> calls.Answer:
+        if header["cache"]:
+            os.environ["TRITON_CACHE_DIR"] = header["cache"]
+        self.driver = compilation.install(header["arch"])
+        self.folder = path.parent
+        # a file may ask for the GPU while it is imported
+        with simulator.pretend_gpu():
+            _import(path, "compile_only")
+        self.kernels = kernels.found(self.folder)
+        return calls.Answer({}, [])
+
+    def do_compile(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Compile one kernel for one architecture; a refusal is an answer."""
+        if self.driver is None:
+            raise RuntimeError("nothing is loaded to be compiled")
+        self.driver.arch = header["arch"]
+        wanted = header["kernel"]
+        kernel = kernels.find(self.kernels, wanted["file"], wanted["line"], wanted["kernel"])
+        arguments = kernels.all_decoded(wanted["arguments"])
+        made = compilation.compiled(kernel, arguments, wanted["options"], self.folder)
+        if isinstance(made, compilation.Refusal):
+            return calls.Answer({"refused": asdict(made)}, [])
+        return calls.Answer({"compiled": asdict(made)}, [])
 
     def do_forward(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Outputs of one call."""
@@ -194,7 +226,7 @@ def _import(path: Path, backend: str) -> ModuleType:
 
 def serve(line: socket.socket, exchange_fd: int, *, backend: str, role: str) -> None:
     """Confine this process, then answer requests until the line closes."""
-    confine(limit_memory=backend == "sim")
+    confine(limit_memory=backend != "cuda")
     if role == "student":
         # the repository holds solutions: a submission's imports do not find them
         sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != ROOT]

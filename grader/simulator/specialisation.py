@@ -22,7 +22,8 @@ from grader.simulator.dtypes import dtype
 Encoded = tuple[str, Any]
 
 _ALIGNMENT_BYTES = 16
-_MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
+_MAX_INT32, _MAX_INT64, _MAX_UINT64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
+_MAX_TEXT_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,18 @@ def specialisation(
     for text, its_arguments, its_options in choices[1:]:
         small = {k: v for k, v in its_arguments.items() if not isinstance(v, torch.Tensor)}
         differing = {k: v for k, v in _all_encoded(small, constants).items() if v != encoded.get(k)}
-        others.append(Config(text, differing, its_options))
-    config = choices[0][0] if choices else ""
-    return Specialisation(kernel, file, line, encoded, dict(options), config, tuple(others))
+        others.append(Config(text[:_MAX_TEXT_CHARS], differing, _plain_options(its_options)))
+    config = choices[0][0][:_MAX_TEXT_CHARS] if choices else ""
+    return Specialisation(
+        kernel, file, line, encoded, _plain_options(options), config, tuple(others)
+    )
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, bool | int | None]:
+    """Without the stream, which is no business of the compiler."""
+    return {
+        name: value for name, value in options.items() if value is None or isinstance(value, int)
+    }
 
 
 def _all_encoded(arguments: Mapping[str, Any], constants: frozenset[str]) -> dict[str, Encoded]:
@@ -101,13 +111,24 @@ def encoded(value: Any, *, constant: bool) -> Encoded:
         value = value.item()
     if isinstance(value, dtype):
         return "dtype", value.name
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list) and not any(isinstance(v, tuple | list) for v in value):
         return "tuple", [encoded(item, constant=constant) for item in value]
     if value is None or isinstance(value, str):
-        return "constant", value
-    if not isinstance(value, bool | int | float):
+        return _encoded_text(value)
+    if not isinstance(value, bool | int | float) or _is_too_wide(value):
         return "other", type(value).__name__
     return _encoded_constant(value) if constant else _encoded_number(value)
+
+
+def _is_too_wide(value: float) -> bool:
+    return isinstance(value, int) and abs(value) > _MAX_UINT64
+
+
+def _encoded_text(value: str | None) -> Encoded:
+    """None, or a name; text that no kernel is compiled for is not told."""
+    if value is None or (value.isascii() and len(value) <= _MAX_TEXT_CHARS):
+        return "constant", value
+    return "other", "long or non-ASCII text"
 
 
 def _encoded_constant(value: Any) -> Encoded:

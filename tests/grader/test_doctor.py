@@ -92,6 +92,17 @@ def test_an_exclusive_gpu_makes_grading_impossible(mode: str) -> None:
     assert doctor.exit_code([finding]) == 1
 
 
+def test_without_triton_the_compiler_is_off_and_it_says_how_to_get_it() -> None:
+    """No problem and no warning: the simulator needs none of it."""
+    absent, present = doctor.triton_finding(None), doctor.triton_finding("3.7.1")
+
+    assert absent.level == present.level == "ok"
+    assert "nothing compiles them" in absent.what
+    assert "pip install triton" in absent.advice
+    assert "3.7.1, compiles" in present.what
+    assert not present.advice
+
+
 def test_a_gpu_without_triton_is_a_warning() -> None:
     """The simulator still runs everything but timing."""
     assert doctor.backend_finding(H200, None).level == "warn"

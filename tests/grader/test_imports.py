@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("exits", "spec"),
     ("scorecard", "seen"),
-    ("debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
-    ("doctor", "measure", "report", "score"),
+    ("compiler", "debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
+    ("doctor", "measure", "report", "score", "settings"),
     ("discover", "sandbox"),
     ("checks", "lab", "release", "simulate"),
     ("grading",),
