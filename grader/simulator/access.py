@@ -241,7 +241,7 @@ def load(pointer: Any, mask: Any, other: Any) -> Value:
     access.count()
     buffer.was_read = True
     if buffer.written is not None:
-        _check_written(access, buffer.written)
+        check_written(access, buffer.written)
     access.track("read")
     data = t.decode(_gather(buffer.raw, access.index))
     if access.inside is not None:
@@ -277,7 +277,8 @@ def _garbage(t: dtype) -> Any:
     return t.compute.type(1 if t.is_bool() else -1 if t.signed else np.iinfo(t.storage).max)
 
 
-def _check_written(access: Access, written: Array) -> None:
+def check_written(access: Access, written: Array) -> None:
+    """Report lanes that read what nobody wrote."""
     if access.inside is None and written[access.where].all():
         return
     element, program = access.elements, access.programs

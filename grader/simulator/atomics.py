@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import dtypes
-from grader.simulator.access import Access
+from grader.simulator.access import Access, check_written
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
@@ -34,6 +34,9 @@ def atomic(
     access.count()
     buffer, t = access.buffer, access.buffer.dtype
     buffer.had_atomics = True
+    # an exchange may well be the first to write
+    if buffer.written is not None and operation != "xchg" and access.elements.size:
+        check_written(access, buffer.written)
     buffer.begin_write(access.run.launch)
     element, program = access.elements, access.programs
     access.track("atomic")
