@@ -28,6 +28,10 @@ MASKED_LANES = (
     "Give tl.load the value that changes nothing: other=0.0 for a sum or tl.dot, "
     "other=-float('inf') for a maximum; or clear the lanes with tl.where before they are counted."
 )
+REORDERED = (
+    "Use tl.reshape without can_reorder (and tl.join for tl.cat); where only a sum or a maximum of "
+    "the elements counts, the order does not matter."
+)
 SAME_VALUE = (
     "Harmless as it is, but work done twice: let each element be written by one program, or mask "
     "the store in all others."

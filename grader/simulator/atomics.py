@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,18 @@ from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
 from grader.simulator.values import Value, value_of
+
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "atomic_add",
+    "atomic_max",
+    "atomic_min",
+    "atomic_and",
+    "atomic_or",
+    "atomic_xor",
+    "atomic_xchg",
+    "atomic_cas",
+)
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -144,3 +157,23 @@ def _scatter(access: Access, old: Array, t: dtype) -> Array:
     out = np.zeros(access.index.shape, t.compute)
     out[access.mask] = old
     return out
+
+
+def _of_one_value(operation: str) -> Callable[..., Value]:
+    def apply(
+        pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+    ) -> Value:
+        return atomic(operation, pointer, (val,), mask, sem)
+
+    apply.__name__ = f"atomic_{operation}"
+    return apply
+
+
+atomic_add, atomic_max, atomic_min = map(_of_one_value, ("add", "max", "min"))
+atomic_and, atomic_or, atomic_xor = map(_of_one_value, ("and", "or", "xor"))
+atomic_xchg = _of_one_value("xchg")
+
+
+def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Value:
+    """Store ``val`` where ``cmp`` is found; gives what was there."""
+    return atomic("cas", pointer, (cmp, val), None, sem)

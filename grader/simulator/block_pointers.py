@@ -1,4 +1,4 @@
-"""Block pointers and tensor descriptors: a window of fixed size moving over a strided tensor."""
+"""Block pointers: a window of fixed size moving over a strided tensor; and what tl.load takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import access, atomics, creation, index
+from grader.simulator import access, creation, index
 from grader.simulator.comparisons import bitwise, compare
 from grader.simulator.constants import plain
 from grader.simulator.creation import cast
@@ -16,17 +16,26 @@ from grader.simulator.mathematics import mul
 from grader.simulator.operators import add
 from grader.simulator.values import Value, formula_value, value_of
 
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "load",
+    "store",
+    "make_block_ptr",
+    "advance",
+)
 
-def _sequence(x: Any) -> list[Any]:
+
+def sequence(x: Any) -> list[Any]:
+    """One or several numbers as a list."""
     given = plain(x)
     return list(given) if isinstance(given, tuple | list) else [given]
 
 
-# what lanes outside read; "" leaves it open
 _PADDING = {"": None, "zero": 0, "nan": float("nan")}
 
 
-def _padding(option: Any) -> float | None:
+def padding_value(option: Any) -> float | None:
+    """What lanes outside read; None leaves it open."""
     given = plain(option)
     if given not in _PADDING:
         refuse(f"padding_option={given!r}: use 'zero' or 'nan'")
@@ -43,7 +52,6 @@ class BlockPointer:
         strides: list[Any],
         offsets: list[Any],
         block: tuple[int, ...],
-        fill: float | None = None,
     ) -> None:
         if not len(extent) == len(strides) == len(offsets) == len(block):
             refuse("shape, strides, offsets and block_shape must have the same length")
@@ -52,7 +60,6 @@ class BlockPointer:
         self.strides = strides
         self.offsets = offsets
         self.block = block
-        self.fill = fill
 
     @property
     def dtype(self) -> Any:
@@ -70,7 +77,7 @@ class BlockPointer:
 
     def at(self, offsets: list[Any]) -> BlockPointer:
         """The same window elsewhere."""
-        return BlockPointer(self.base, self.extent, self.strides, offsets, self.block, self.fill)
+        return BlockPointer(self.base, self.extent, self.strides, offsets, self.block)
 
     def lanes(self, checked_axes: list[int]) -> tuple[Value, Value | None]:
         """Pointers of the block, and the mask that the checked axes give."""
@@ -89,29 +96,13 @@ class BlockPointer:
                 mask = inside if mask is None else bitwise(np.bitwise_and, mask, inside)
         return pointer, mask
 
-    # tensor descriptors: every axis is checked, outside reads as zero (or NaN)
-    def load(self, offsets: Any) -> Value:
-        """A block at these offsets."""
-        pointer, mask = self.at(_sequence(offsets)).lanes(list(range(len(self.block))))
-        return access.load(pointer, mask, self.fill)
-
-    def store(self, offsets: Any, value: Any) -> None:
-        """Write a block at these offsets."""
-        pointer, mask = self.at(_sequence(offsets)).lanes(list(range(len(self.block))))
-        access.store(pointer, value, mask)
-
-    def atomic_add(self, offsets: Any, value: Any) -> None:
-        """Add a block at these offsets."""
-        pointer, mask = self.at(_sequence(offsets)).lanes(list(range(len(self.block))))
-        atomics.atomic("add", pointer, (value,), mask)
-
 
 def make_block_ptr(
     base: Value, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
 ) -> BlockPointer:
     """A block pointer into the tensor at ``base``."""
     return BlockPointer(
-        base, _sequence(shape), _sequence(strides), _sequence(offsets), _sizes(block_shape)
+        base, sequence(shape), sequence(strides), sequence(offsets), _sizes(block_shape)
     )
 
 
@@ -121,22 +112,27 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 def advance(base: BlockPointer, offsets: Any) -> BlockPointer:
     """Move a block pointer."""
-    moved = [add(value_of(a), b) for a, b in zip(base.offsets, _sequence(offsets), strict=True)]
+    moved = [add(value_of(a), b) for a, b in zip(base.offsets, sequence(offsets), strict=True)]
     return base.at(moved)
 
 
 setattr(BlockPointer, "advance", advance)  # noqa: B010 - a function of the language and a method
 
 
-def make_tensor_descriptor(
-    base: Value, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
-) -> BlockPointer:
-    """A tensor descriptor, which checks every axis."""
-    extent = _sequence(shape)
-    fill = _padding(plain(padding_option) or "zero")
-    return BlockPointer(
-        base, extent, _sequence(strides), [0] * len(extent), _sizes(block_shape), fill
-    )
+_EVICTION = ("", "evict_first", "evict_last")
+
+
+def _check_hints(cache_modifier: Any, eviction_policy: Any, modifiers: tuple[str, ...]) -> None:
+    cache, eviction = plain(cache_modifier) or "", plain(eviction_policy) or ""
+    if cache not in modifiers:
+        refuse(f"cache_modifier={cache!r}: use one of {', '.join(map(repr, modifiers))}")
+    if eviction not in _EVICTION:
+        refuse(f"eviction_policy={eviction!r}: use one of {', '.join(map(repr, _EVICTION))}")
+    if cache and eviction:
+        refuse(
+            f"NVIDIA's assembler refuses {cache!r} together with {eviction!r}: give "
+            "cache_modifier or eviction_policy, not both"
+        )
 
 
 def load(
@@ -150,8 +146,10 @@ def load(
     volatile: Any = False,
 ) -> Value:
     """tl.load through a pointer, a block of pointers, or a block pointer."""
+    if cache_modifier or eviction_policy:
+        _check_hints(cache_modifier, eviction_policy, ("", ".ca", ".cg", ".cv"))
     if not isinstance(pointer, BlockPointer):
-        if _sequence(boundary_check):
+        if sequence(boundary_check):
             refuse("boundary_check belongs to block pointers; give tl.load a mask")
         if plain(other) is not None and plain(mask) is None:
             refuse("tl.load: `other` cannot be provided without `mask`")
@@ -159,7 +157,7 @@ def load(
     if plain(mask) is not None or plain(other) is not None:
         refuse("a load through a block pointer takes boundary_check, not mask or other")
     lanes, inside = pointer.lanes(_axes(pointer, boundary_check))
-    return access.load(lanes, inside, _padding(padding_option))
+    return access.load(lanes, inside, padding_value(padding_option))
 
 
 def store(
@@ -171,8 +169,10 @@ def store(
     eviction_policy: Any = "",
 ) -> None:
     """tl.store through a pointer, a block of pointers, or a block pointer."""
+    if cache_modifier or eviction_policy:
+        _check_hints(cache_modifier, eviction_policy, ("", ".wb", ".cg", ".cs", ".wt"))
     if not isinstance(pointer, BlockPointer):
-        if _sequence(boundary_check):
+        if sequence(boundary_check):
             refuse("boundary_check belongs to block pointers; give tl.store a mask")
         access.store(pointer, value, mask)
         return
@@ -183,4 +183,4 @@ def store(
 
 
 def _axes(pointer: BlockPointer, boundary_check: Any) -> list[int]:
-    return [int(a) % len(pointer.block) for a in _sequence(boundary_check)]
+    return [int(a) % len(pointer.block) for a in sequence(boundary_check)]

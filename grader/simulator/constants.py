@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from grader.simulator.errors import refuse
 
 
 class constexpr:  # noqa: N801 - tl.constexpr
@@ -45,12 +48,20 @@ class constexpr:  # noqa: N801 - tl.constexpr
 
 
 class ConstantInt(int):
-    """An int given for a tl.constexpr parameter: it has ``.value`` as a constexpr does."""
+    """An int that is a constant to the compiler: it has ``.value`` as a constexpr does."""
 
     @property
     def value(self) -> int:
         """The plain number."""
         return int(self)
+
+    def to(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refused, as by the compiler."""
+        refuse(
+            f"'int' object has no attribute 'to': this {int(self)} is a constant to the compiler (a "
+            "tl.constexpr, or an argument that is 1). Write tl.cast(n, dtype), or name the argument in "
+            "@triton.jit(do_not_specialize=[...])"
+        )
 
 
 class ConstantFloat(float):
@@ -77,3 +88,17 @@ def plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         return type(x)(plain(item) for item in x)
     return x
+
+
+class ConstexprFunction:
+    """@triton.constexpr_function: plain Python that kernels call with constants."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = fn.__name__
+        self.__doc__ = fn.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's value, a constant."""
+        given = plain(args), {name: plain(value) for name, value in kwargs.items()}
+        return constant(self.fn(*given[0], **given[1]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,22 @@ import numpy as np
 from grader.simulator import dtypes, run
 from grader.simulator import index as formulas
 from grader.simulator.constants import plain
-from grader.simulator.dtypes import Array, dtype, int1, int32, int64, pointer_type
+from grader.simulator.dtypes import dtype, float64, int1, int32, int64, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.index import Index
-from grader.simulator.values import Value, align, formula_value, index_of, member, value_of
+from grader.simulator.values import Value, formula_value, member, value_of
+
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "program_id",
+    "num_programs",
+    "arange",
+    "full",
+    "zeros",
+    "zeros_like",
+    "cast",
+    "to_tensor",
+)
 
 MAX_BLOCK_ELEMENTS = 1 << 20  # triton.language.core.TRITON_MAX_TENSOR_NUMEL
 _AXES = 3
@@ -48,7 +59,8 @@ def block_shape(shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _varargs(shape: tuple[Any, ...]) -> tuple[int, ...]:
+def varargs(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as several arguments or as one sequence."""
     if len(shape) == 1 and isinstance(plain(shape[0]), tuple | list):
         return block_shape(shape[0])
     return block_shape(shape)
@@ -134,21 +146,14 @@ def cast(
     """The value in another type: round to nearest even, truncate to integers."""
     given, t = value_of(input), plain(dtype)
     if isinstance(given.dtype, pointer_type) or isinstance(t, pointer_type):
-        if given.dtype == t:
-            return given
-        if given.argument is not None and t is int64:
-            buffer = given.argument.buffer
-            return Value(buffer.address + given.data * buffer.dtype.itemsize, int64)
-        raise UnsupportedError(
-            f"the simulator does not cast {given.dtype} to {t}; pass a tensor of the right dtype"
-        )
+        return _cast_pointer(given, t)
     target = _scalar(t)
-    if plain(fp_downcast_rounding) not in {None, "rtne"}:
-        raise UnsupportedError("the simulator rounds to nearest even only (rtne)")
     if plain(bitcast):
         return _bitcast(given, target)
     if target is given.dtype:
         return given
+    if plain(fp_downcast_rounding) is not None:
+        return _downcast(given, target, plain(fp_downcast_rounding))
     formula = given.formula
     if type(formula) is Index and target.is_int() and not target.is_bool():  # noqa: SIM102
         if target.lowest <= formula.low and formula.high <= target.highest:
@@ -156,160 +161,45 @@ def cast(
     return Value(dtypes.convert(given.data, given.dtype, target), target)
 
 
+def _cast_pointer(given: Value, t: Any) -> Value:
+    if given.dtype == t:
+        return given
+    if given.argument is not None and t is int64:
+        buffer = given.argument.buffer
+        return Value(buffer.address + given.data * buffer.dtype.itemsize, int64)
+    raise UnsupportedError(
+        f"the simulator does not cast {given.dtype} to {t}; pass a tensor of the right dtype, as by "
+        "x.view(dtype)"
+    )
+
+
 def _bitcast(given: Value, target: dtype) -> Value:
     if given.dtype.primitive_bitwidth != target.primitive_bitwidth:
         refuse(f"cannot bitcast {given.dtype} to {target}: their widths differ")
-    if dtypes.is_lifted() and given.dtype.is_floating() != target.is_floating():
+    if dtypes.is_lifted() and (given.dtype.is_floating() or target.is_floating()):
+        if given.dtype is target:
+            return given
         raise UnsupportedError("a bitcast has no meaning while precision is lifted to float64")
-    stored = np.ascontiguousarray(given.data.astype(given.dtype.storage, copy=False))
-    return Value(target.decode(stored.view(target.storage)), target)
+    return Value(target.decode(given.dtype.encode(given.data).view(target.storage)), target)
+
+
+def _downcast(given: Value, target: dtype, rounding: Any) -> Value:
+    """A float as a narrower one, with the rounding that the kernel asks for."""
+    if rounding not in {"rtne", "rtz"}:
+        refuse(f"fp_downcast_rounding={rounding!r}: use 'rtne' or 'rtz'")
+    narrower = target.primitive_bitwidth < given.dtype.primitive_bitwidth
+    if not (target.is_floating() and given.dtype.is_floating() and narrower):
+        refuse(f"fp_downcast_rounding is for narrower floats, not for {given.dtype} to {target}")
+    if rounding == "rtz" and target.rounds:
+        if given.dtype is float64:
+            raise UnsupportedError("the simulator rounds float64 to nearest: cast to tl.float32")
+        return Value(target.truncate(given.data), target)
+    return Value(dtypes.convert(given.data, given.dtype, target), target)
 
 
 def to_tensor(x: Any) -> Value:
     """A number as a value."""
     return value_of(x)
-
-
-@member
-def expand_dims(input: Any, axis: Any) -> Value:  # noqa: A002 - Triton's keyword
-    """Insert axes of size 1."""
-    given, axes = value_of(input), plain(axis)
-    for a in sorted(axes if isinstance(axes, tuple | list) else (axes,)):
-        rank = len(given.shape)
-        if not -rank - 1 <= a <= rank:
-            refuse(f"axis {a} is out of range for a block of shape {given.shape}")
-        at = a if a >= 0 else a + rank + 1
-        given = given.expanded([slice(None)] * at + [None] + [slice(None)] * (rank - at))
-    return given
-
-
-@member
-def broadcast_to(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's keyword
-    """Repeat axes of size 1."""
-    given, sizes = value_of(input), _varargs(shape)
-    if type(given.formula) is Index:
-        # a zero of that shape
-        shaped = Index((1, *sizes), 0, (0,) * (len(sizes) + 1), None, 0, 0)
-        spread = formulas.plus(given.formula, shaped)
-        if spread is not None and spread.shape[1:] == sizes:
-            return formula_value(spread, given.dtype, given.argument)
-    data, _ = align(given.data, np.empty((1, *sizes), np.bool_))
-    if any(m not in {1, n} for m, n in zip(data.shape[1:], sizes, strict=True)):
-        refuse(f"a block of shape {given.shape} cannot be broadcast to {sizes}")
-    return Value(np.broadcast_to(data, data.shape[:1] + sizes), given.dtype, given.argument)
-
-
-def broadcast(input: Any, other: Any) -> tuple[Value, Value]:  # noqa: A002 - Triton's keyword
-    """Both in their common shape."""
-    a, b = value_of(input), value_of(other)
-    shape = np.broadcast_shapes(*(x.shape[1:] for x in align(a.data, b.data)))
-    return broadcast_to(a, shape), broadcast_to(b, shape)
-
-
-@member
-def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Value:  # noqa: A002
-    """The same elements, in row-major order, in another shape."""
-    given, sizes = value_of(input), _varargs(shape)
-    if np.prod(sizes, dtype=int) != given.numel:
-        refuse(f"a block of shape {given.shape} cannot be reshaped to {sizes}")
-    return Value(given.data.reshape(given.data.shape[:1] + sizes), given.dtype, given.argument)
-
-
-@member
-def view(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's keyword
-    """The same elements in another shape."""
-    return reshape(input, *shape)
-
-
-@member
-def ravel(x: Any, can_reorder: Any = False) -> Value:
-    """The same elements in one axis."""
-    return reshape(x, value_of(x).numel)
-
-
-@member
-def trans(input: Any, *dims: Any) -> Value:  # noqa: A002 - Triton's keyword
-    """Permute axes; without ``dims`` swap the last two."""
-    given = value_of(input)
-    if not dims:
-        if len(given.shape) < 2:  # noqa: PLR2004 - two axes to swap
-            refuse(f"tl.trans needs two axes, not shape {given.shape}")
-        return given.T
-    return permute(given, *dims)
-
-
-@member
-def permute(input: Any, *dims: Any) -> Value:  # noqa: A002 - Triton's keyword
-    """Reorder axes."""
-    given = value_of(input)
-    order = plain(dims[0]) if len(dims) == 1 else plain(dims)
-    if sorted(order) != list(range(len(given.shape))):
-        refuse(f"{tuple(order)} is no order of the axes of shape {given.shape}")
-    return given.permuted([0, *(d + 1 for d in order)])
-
-
-def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Value:  # noqa: A002
-    """Concatenate two blocks along an axis."""
-    a, b = _same_programs(value_of(input), value_of(other))
-    return Value(np.concatenate([a, b], axis=plain(dim) + 1), value_of(input).dtype)
-
-
-def join(a: Any, b: Any) -> Value:
-    """Stack two blocks along a new last axis."""
-    x, y = broadcast(a, b)
-    return Value(np.stack(_same_programs(x, y), axis=-1), x.dtype)
-
-
-@member
-def split(a: Any) -> tuple[Value, Value]:
-    """Undo join."""
-    given = value_of(a)
-    if not given.shape or given.shape[-1] != 2:  # noqa: PLR2004 - two halves
-        refuse(f"tl.split needs a last axis of 2, not shape {given.shape}")
-    return Value(given.data[..., 0], given.dtype), Value(given.data[..., 1], given.dtype)
-
-
-def interleave(a: Any, b: Any) -> Value:
-    """Elements of a and b in turn along the last axis."""
-    joined = join(a, b)
-    shape = (*joined.shape[:-2], 2 * joined.shape[-2])
-    return reshape(joined, shape)
-
-
-def _same_programs(a: Value, b: Value) -> list[Array]:
-    n = max(a.data.shape[0], b.data.shape[0])
-    return [np.broadcast_to(x.data, (n, *x.shape)) for x in (a, b)]
-
-
-def kernel_range(*bounds: Any, **_options: Any) -> Iterator[Any]:
-    """range() inside a kernel: programs must agree on the number of turns, not on the start."""
-    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
-    parts = [value_of(b) for b in (start, stop, step)]
-    for part in parts:
-        if not part.dtype.is_int() or part.shape:
-            refuse(f"range() takes integers, not {part.dtype} of shape {part.shape}")
-    wide = any(p.dtype.primitive_bitwidth > 32 for p in parts)  # noqa: PLR2004 - int32
-    first, last, by = (p.data.astype(np.int64) for p in parts)
-    if (by == 0).any():
-        refuse("the step of range() is 0")
-    turns = Value(np.maximum(0, -((first - last) // by)), int64).__index__()
-    t = int64 if wide else int32
-    starts, steps = index_of(Value(first, int64)), index_of(Value(by, int64))
-    for k in range(turns):
-        turn = (
-            None
-            if starts is None or steps is None
-            else formulas.plus(starts, formulas.times(steps, k))
-        )
-        if turn is not None and t.lowest <= turn.low and turn.high <= t.highest:
-            yield formula_value(turn, t)
-        else:
-            yield Value((first + by * k).astype(t.storage), t)
-
-
-def static_range(*bounds: Any, **_options: Any) -> range:
-    """range() unrolled by the compiler: bounds are constants, and so is the index."""
-    return range(*(constant(b, "a bound of tl.static_range") for b in bounds))
 
 
 def to_bool(x: Any) -> Value:

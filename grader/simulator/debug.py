@@ -13,17 +13,44 @@ from grader.simulator.creation import to_bool
 from grader.simulator.errors import StaticAssertError, refuse
 from grader.simulator.values import Value, value_of
 
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "static_assert",
+    "static_print",
+    "device_assert",
+    "device_print",
+    "multiple_of",
+    "max_contiguous",
+    "max_constancy",
+    "assume",
+    "debug_barrier",
+)
+
 # a block kernel prints per program; nobody reads more than this
 _MAX_PRINTED_PROGRAMS = 4
 
 
-def hint(input: Any, *_values: Any) -> Any:  # noqa: A002 - Triton's keyword
-    """multiple_of, max_contiguous, max_constancy: of interest to the compiler only."""
+def multiple_of(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+    """Of interest to the compiler only."""
     return input
 
 
-def no_effect(*_args: Any, **_kwargs: Any) -> None:
-    """Assume, debug_barrier: nothing to do where each program runs in order."""
+def max_contiguous(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+    """Of interest to the compiler only."""
+    return input
+
+
+def max_constancy(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+    """Of interest to the compiler only."""
+    return input
+
+
+def assume(cond: Any) -> None:
+    """Of interest to the compiler only."""
+
+
+def debug_barrier() -> None:
+    """Nothing to do where each program runs in order."""
 
 
 def static_assert(cond: Any, msg: Any = "") -> None:

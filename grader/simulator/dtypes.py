@@ -9,9 +9,7 @@ then one switch: every float computes in float64 and nothing rounds.
 
 from __future__ import annotations
 
-import functools
-import math
-from typing import Any
+from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
@@ -22,22 +20,33 @@ Array = npt.NDArray[Any]
 
 _BOOL, _INT, _FLOAT = range(3)
 POINTER = -1
-_MIN_NORMAL, _MAX_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 
 class dtype:  # noqa: N801 - tl.dtype
     """A scalar type of the kernel language, such as ``tl.float16``."""
 
-    def __init__(
-        self, name: str, kind: int, bits: int, storage: npt.DTypeLike, mantissa: int
-    ) -> None:
+    def __new__(cls, name: str) -> Self:
+        """The type of this name, such as "fp16": there is one of each.
+
+        Raises:
+            ValueError: If there is no type of this name.
+        """
+        if name not in _FORMATS:
+            raise ValueError(f"no type is named {name!r}; there are {', '.join(_FORMATS)}")
+        made: Self = _made.get(name) or super().__new__(cls)
+        _made[name] = made
+        return made
+
+    def __init__(self, name: str) -> None:
+        if hasattr(self, "name"):
+            return
+        kind, bits, storage, mantissa = _FORMATS[name]
         self.name = name
         self.kind = kind
         self.primitive_bitwidth = bits
         self.itemsize = max(1, bits // 8)
         self.fp_mantissa_width = mantissa
         self.signed = kind == _INT and not name.startswith("u")
-        # of integers
         self.lowest = -(1 << bits - 1) if self.signed else 0
         self.highest = (1 << bits - int(self.signed)) - 1
         self.storage = np.dtype(storage)
@@ -103,8 +112,26 @@ class dtype:  # noqa: N801 - tl.dtype
         return self.name
 
     def round(self, x: Array) -> Array:
-        """Round each value of a float32 array to this format."""
+        """Round each value of a float32 array to this format; fp8 saturates, as cvt.satfinite."""
+        if self.is_fp8():
+            largest = _LARGEST_FP8[self.name]
+            x = np.clip(x, -largest, largest)
         return x.astype(self.storage).astype(np.float32)
+
+    def truncate(self, x: Array) -> Array:
+        """Round each value of a float32 array toward zero: the largest number, not infinity."""
+        near = self.round(x)
+        too_far = np.abs(near) > np.abs(x)
+        bits = self.encode(near)
+        # in sign and magnitude, one less is the next number toward zero
+        return np.where(too_far, self.decode((bits - 1).view(self.storage)), near)
+
+    def encode(self, x: Array) -> Array:
+        """Bits, as unsigned integers, of values of this type; what is in a NaN is kept."""
+        if self.storage == bfloat16.storage and x.dtype == np.float32:
+            return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+        stored = np.ascontiguousarray(x.astype(self.storage, copy=False))
+        return stored.view(np.dtype(f"u{self.itemsize}"))
 
     def decode(self, raw: Array) -> Array:
         """Stored values to the type they are computed in."""
@@ -152,21 +179,31 @@ class pointer_type:  # noqa: N801 - tl.pointer_type
         return f"pointer<{self.element_ty}>"
 
 
-int1 = dtype("int1", _BOOL, 1, np.bool_, 0)
-int8 = dtype("int8", _INT, 8, np.int8, 0)
-int16 = dtype("int16", _INT, 16, np.int16, 0)
-int32 = dtype("int32", _INT, 32, np.int32, 0)
-int64 = dtype("int64", _INT, 64, np.int64, 0)
-uint8 = dtype("uint8", _INT, 8, np.uint8, 0)
-uint16 = dtype("uint16", _INT, 16, np.uint16, 0)
-uint32 = dtype("uint32", _INT, 32, np.uint32, 0)
-uint64 = dtype("uint64", _INT, 64, np.uint64, 0)
-float8e4nv = dtype("fp8e4nv", _FLOAT, 8, ml_dtypes.float8_e4m3fn, 3)
-float8e5 = dtype("fp8e5", _FLOAT, 8, ml_dtypes.float8_e5m2, 2)
-float16 = dtype("fp16", _FLOAT, 16, np.float16, 10)
-bfloat16 = dtype("bf16", _FLOAT, 16, ml_dtypes.bfloat16, 7)
-float32 = dtype("fp32", _FLOAT, 32, np.float32, 23)
-float64 = dtype("fp64", _FLOAT, 64, np.float64, 52)
+# name: kind, bits, storage, bits of mantissa
+_FORMATS: dict[str, tuple[int, int, npt.DTypeLike, int]] = {
+    "int1": (_BOOL, 1, np.bool_, 0),
+    "int8": (_INT, 8, np.int8, 0),
+    "int16": (_INT, 16, np.int16, 0),
+    "int32": (_INT, 32, np.int32, 0),
+    "int64": (_INT, 64, np.int64, 0),
+    "uint8": (_INT, 8, np.uint8, 0),
+    "uint16": (_INT, 16, np.uint16, 0),
+    "uint32": (_INT, 32, np.uint32, 0),
+    "uint64": (_INT, 64, np.uint64, 0),
+    "fp8e4nv": (_FLOAT, 8, ml_dtypes.float8_e4m3fn, 3),
+    "fp8e5": (_FLOAT, 8, ml_dtypes.float8_e5m2, 2),
+    "fp16": (_FLOAT, 16, np.float16, 10),
+    "bf16": (_FLOAT, 16, ml_dtypes.bfloat16, 7),
+    "fp32": (_FLOAT, 32, np.float32, 23),
+    "fp64": (_FLOAT, 64, np.float64, 52),
+}
+_made: dict[str, Any] = {}
+_LARGEST_FP8 = {"fp8e4nv": 448.0, "fp8e5": 57344.0}
+
+int1, int8, int16, int32, int64 = map(dtype, ("int1", "int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(dtype, ("uint8", "uint16", "uint32", "uint64"))
+float8e4nv, float8e5 = map(dtype, ("fp8e4nv", "fp8e5"))
+float16, bfloat16, float32, float64 = map(dtype, ("fp16", "bf16", "fp32", "fp64"))
 
 FLOATS = (float8e4nv, float8e5, float16, bfloat16, float32, float64)
 FROM_TORCH: dict[torch.dtype, dtype] = {
@@ -199,66 +236,6 @@ def is_lifted() -> bool:
     return float32.compute == np.float64
 
 
-@functools.lru_cache(maxsize=1024, typed=True)
-def scalar_type(x: Any) -> dtype:
-    """The type Triton gives a Python number."""
-    if isinstance(x, bool | np.bool_):
-        return int1
-    if isinstance(x, int | np.integer):
-        for t in (int32, uint32, int64, uint64):
-            limits = np.iinfo(t.storage)
-            if limits.min <= x <= limits.max:
-                return t
-        raise ValueError(f"the integer {x} fits in no integer type of Triton")
-    size = abs(float(x))
-    fits = size == 0 or not math.isfinite(size) or _MIN_NORMAL <= size <= _MAX_FLOAT32
-    return float32 if fits else float64
-
-
-@functools.lru_cache(maxsize=1024)
-def promote(a: dtype, a_is_number: bool, b: dtype, b_is_number: bool, division: bool) -> dtype:
-    """The type an operation on a and b computes in.
-
-    The type of a Python number joins the other's type when its kind (bool, int, float) is not
-    higher. ``/`` and ``%`` have no 16-bit form on the GPU, so a division computes in float32.
-
-    Source: triton/language/semantic.py, computation_type_impl.
-    """
-    if a_is_number != b_is_number:
-        number, tensor = (a, b) if a_is_number else (b, a)
-        if number.kind <= tensor.kind:
-            return float32 if division and tensor in {float16, bfloat16} else tensor
-    if a.is_floating() or b.is_floating():
-        return _promote_floats(a, b, division)
-    return _promote_integers(a, b, division)
-
-
-def _promote_floats(a: dtype, b: dtype, division: bool) -> dtype:
-    for t in (float64, float32):
-        if t in {a, b}:
-            return t
-    if float16 in {a, b}:
-        return float32 if division else float16
-    if a is b is bfloat16:
-        return float32 if division else bfloat16
-    if bfloat16 in {a, b}:
-        return float32
-    if a.is_fp8() and b.is_fp8():
-        return a if a is b else float16
-    raise TypeError(f"unexpected type {a} and {b}")
-
-
-def _promote_integers(a: dtype, b: dtype, division: bool) -> dtype:
-    if division and a.signed != b.signed:
-        raise TypeError(
-            f"cannot use /, // or % with {a} and {b}: one is signed, the other not; cast one"
-        )
-    if a.signed == b.signed:
-        return a if a.primitive_bitwidth > b.primitive_bitwidth else b
-    unsigned, signed = (b, a) if a.signed else (a, b)
-    return unsigned if unsigned.primitive_bitwidth >= signed.primitive_bitwidth else signed
-
-
 def convert(x: Array, source: dtype, target: dtype) -> Array:
     """Values of one type as another: round to nearest even, truncate to integers."""
     if source is target:
@@ -266,20 +243,31 @@ def convert(x: Array, source: dtype, target: dtype) -> Array:
     if target.is_bool():
         return x.astype(np.bool_)
     if source.is_floating() and target.is_int():
-        return _to_integer(x, target)
+        return _to_integer(x, source, target)
     y = x.astype(target.compute, copy=False)
     if not target.rounds or (source.rounds and _contains(target, source)):
         return y
     return target.round(y)
 
 
-def _to_integer(x: Array, target: dtype) -> Array:
-    """Truncate; out of range gives the nearest limit, and NaN gives 0, as cvt.rzi does."""
+def _to_integer(x: Array, source: dtype, target: dtype) -> Array:
+    """Truncate; out of range gives the nearest limit, as cvt.rzi does.
+
+    8-bit integers are the low byte of a conversion to 16 bits. A NaN is 0 where source and target
+    have at most 32 bits, else the highest bit alone. Seen with Triton 3.6 on an H200.
+    """
+    if target.itemsize == 1:
+        wide = int16 if target.signed else uint16
+        return _to_integer(x, source, wide).astype(target.storage)
     limits = np.iinfo(target.storage)
     low, high = float(limits.min), float(limits.max)
     if ((x > low) & (x < high)).all():
         return x.astype(target.storage)
     inside = np.where((x > low) & (x < high), x, 0).astype(target.storage)
+    of_nan = 0
+    if max(source.primitive_bitwidth, target.primitive_bitwidth) > 32:  # noqa: PLR2004
+        of_nan = limits.min if target.signed else 1 << (target.primitive_bitwidth - 1)
+    inside[np.isnan(x)] = of_nan
     return np.where(x <= low, limits.min, np.where(x >= high, limits.max, inside)).astype(
         target.storage
     )

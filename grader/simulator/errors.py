@@ -54,6 +54,10 @@ class UnsupportedError(Exception):
         super().__init__(_located(message))
 
 
+class MissingNameError(UnsupportedError, AttributeError):
+    """A name of Triton that the simulator does not have; hasattr() says so without an error."""
+
+
 class DeadlockError(Exception):
     """Programs wait for each other, or for something no program does."""
 
@@ -81,7 +85,7 @@ def explained(error: Exception) -> Exception:
     Raised by the kernel's own line, it is the student's: the compiler would stop there too. Raised
     below it, in the simulator, it is a lack of the simulator, and nobody's mistake.
     """
-    if not isinstance(error, _PYTHON_ERRORS):
+    if isinstance(error, UnsupportedError) or not isinstance(error, _PYTHON_ERRORS):
         return error
     file, line, innermost_is_kernel = "?", 0, False
     traceback = error.__traceback__

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.simulator import creation, debug, mathematics, rewriting, run, syntax
+from grader.simulator import debug, loops, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
 from grader.simulator.dynamo import hide_from_dynamo
@@ -43,7 +43,7 @@ def _either(ours: Callable[..., Any], python: Callable[..., Any]) -> Callable[..
 
 
 KERNEL_BUILTINS.update(
-    range=creation.kernel_range,
+    range=loops.kernel_range,
     min=_either(mathematics.minimum, builtins.min),
     max=_either(mathematics.maximum, builtins.max),
     print=debug.kernel_print,
@@ -70,7 +70,9 @@ for _absent in (
 class JITFunction:
     """What @triton.jit returns: a kernel when launched with a grid, a function inside kernels."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], do_not_specialize: Sequence[str | int] | None = None
+    ) -> None:
         self.fn = fn
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__
@@ -83,6 +85,10 @@ class JITFunction:
             name
             for name, p in self.signature.parameters.items()
             if p.annotation is constexpr or "constexpr" in str(p.annotation)
+        )
+        self.not_specialised = frozenset(
+            self.arg_names[name] if isinstance(name, int) else name
+            for name in do_not_specialize or ()
         )
         self._was_checked = False
         self._runnable = self.code
@@ -152,6 +158,7 @@ class JITFunction:
             self.constants,
             launching.grid_of(grid, arguments),
             options,
+            self.not_specialised,
         )
 
     def bind(
@@ -191,6 +198,13 @@ def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     kernel.run(*args, grid=grid, **kwargs)
 
 
-def jit(fn: Callable[..., Any] | None = None, **_options: Any) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    do_not_specialize: Sequence[str | int] | None = None,
+    **_options: Any,
+) -> Any:
     """@triton.jit, with or without options."""
-    return JITFunction(fn) if fn is not None else JITFunction
+    if fn is not None:
+        return JITFunction(fn)
+    return functools.partial(JITFunction, do_not_specialize=do_not_specialize)

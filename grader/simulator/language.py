@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import types
-from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 
 from grader.simulator import (
@@ -19,28 +18,48 @@ from grader.simulator import (
     constants,
     creation,
     debug,
+    dot,
     dtypes,
     jit,
+    libdevice,
+    loops,
     mathematics,
     operators,
     random_numbers,
     reductions,
+    shapes,
+    sorting,
+    tensor_descriptors,
     tuning,
     values,
 )
-from grader.simulator.errors import UnsupportedError
+from grader.simulator.errors import (
+    CompilationError,
+    MissingNameError,
+    UnsupportedError,
+    kernel_frame,
+)
+from grader.simulator.unsupported import INSTEAD
 
 bindings.bind_operators()
 
 TRITON_VERSION = "3.7.1"  # the release whose rules the simulator follows
 
-_INSTEAD = {
-    "dot_scaled": "tl.dot on operands converted with .to()",
-    "inline_asm_elementwise": "tl operations",
-    "map_elementwise": "tl operations on whole blocks and tl.where",
-    "topk": "tl.sort",
-    "extra": "triton.language.extra.libdevice",
-}
+# each says in LANGUAGE which of its functions are tl.<name>
+_PARTS = (
+    atomics,
+    block_pointers,
+    creation,
+    debug,
+    dot,
+    loops,
+    mathematics,
+    sorting,
+    random_numbers,
+    reductions,
+    shapes,
+    tensor_descriptors,
+)
 
 
 def _module(name: str, names: dict[str, Any]) -> types.ModuleType:
@@ -52,116 +71,41 @@ def _module(name: str, names: dict[str, Any]) -> types.ModuleType:
     def missing(attribute: str) -> NoReturn:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        instead = _INSTEAD.get(attribute)
-        advice = f"use {instead}" if instead else "write it with the operations that it has"
-        raise UnsupportedError(f"{name}.{attribute} is not in the simulator: {advice}")
+        advice = INSTEAD.get(name, {}).get(attribute)
+        if advice is not None:
+            raise MissingNameError(f"{name}.{attribute} is not in the simulator: {advice}")
+        near = difflib.get_close_matches(attribute, [n for n in names if n[0] != "_"], n=1)
+        also = f"; did you mean {near[0]}?" if near else ""
+        # in Triton neither, or in no release that the simulator follows
+        kind = AttributeError if kernel_frame() is None else CompilationError
+        raise kind(f"module {name} has no attribute {attribute!r}{also}")
 
     module.__dict__["__getattr__"] = missing
     return module
 
 
-def _public(module: types.ModuleType, names: str) -> dict[str, Any]:
+def _named(module: types.ModuleType, names: str) -> dict[str, Any]:
     return {name: getattr(module, name) for name in names.split()}
 
 
-def _atomic(operation: str) -> Callable[..., values.Value]:
-    def apply(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
-        return atomics.atomic(operation, pointer, (val,), mask, sem)
-
-    apply.__name__ = f"atomic_{operation}"
-    return apply
-
-
-def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
-    """Store ``val`` where ``cmp`` is found; gives what was there."""
-    return atomics.atomic("cas", pointer, (cmp, val), None, sem)
-
-
-def _elementwise() -> dict[str, Any]:
-    functions = {
-        name: mathematics.unary(name, function) for name, function in mathematics.UNARY.items()
-    }
-    for function in functions.values():
-        values.member(function)
-    return functions
-
-
-_ELEMENTWISE = _elementwise()
-_SHARED_MATH = {
-    **_ELEMENTWISE,
-    "abs": mathematics.abs,
-    "fma": mathematics.fma,
-    "fdiv": mathematics.fdiv,
-    "div_rn": mathematics.binary("div_rn", np.divide),
-    "umulhi": mathematics.umulhi,
-}
-
-
-def _libdevice_names() -> dict[str, Any]:
-
-    unary = {n: mathematics.unary(n, f) for n, f in mathematics.LIBDEVICE.items()}
-    binary: dict[str, Any] = {
-        "pow": np.power,
-        "atan2": np.arctan2,
-        "fmod": np.fmod,
-        "hypot": np.hypot,
-        "copysign": np.copysign,
-    }
-    predicates: dict[str, Any] = {"isnan": np.isnan, "isinf": np.isinf, "finitef": np.isfinite}
-    return {
-        **_SHARED_MATH,
-        **unary,
-        **{n: mathematics.predicate(n, f) for n, f in predicates.items()},
-        **{n: mathematics.binary(n, f) for n, f in binary.items()},
-        "max": mathematics.maximum,
-        "min": mathematics.minimum,
-    }
-
-
 def _language_names() -> dict[str, Any]:
-    operations = ("add", "max", "min", "and", "or", "xor", "xchg")
+    functions = {name: getattr(part, name) for part in _PARTS for name in part.LANGUAGE}
     return {
-        **_public(
+        **functions,
+        **_named(
             dtypes,
             """dtype pointer_type int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8e4nv
             float8e5 float16 bfloat16 float32 float64""",
         ),
+        "pi32_t": dtypes.pointer_type(dtypes.int32),
+        "range": loops.kernel_range,
         "tensor": values.Value,
+        "tensor_descriptor": tensor_descriptors.Descriptor,
+        "tuple": tuple,
         "constexpr": constants.constexpr,
         "add": operators.add,
         "sub": operators.subtract,
-        **_public(
-            creation,
-            """program_id num_programs arange full zeros zeros_like cast to_tensor expand_dims
-            broadcast_to broadcast reshape view ravel trans permute cat join split interleave
-            static_range""",
-        ),
-        "range": creation.kernel_range,
-        **_public(
-            reductions,
-            """sum max min argmax argmin xor_sum reduce_or reduce associative_scan cumsum cumprod
-            sort flip gather histogram""",
-        ),
-        **_public(
-            mathematics,
-            """abs softmax maximum minimum PropagateNan clamp fma mul fdiv umulhi cdiv swizzle2d
-            where dot""",
-        ),
-        "div_rn": _SHARED_MATH["div_rn"],
-        **_ELEMENTWISE,
-        **{f"atomic_{operation}": _atomic(operation) for operation in operations},
-        "atomic_cas": atomic_cas,
-        **_public(block_pointers, "load store make_block_ptr advance make_tensor_descriptor"),
-        **_public(
-            random_numbers,
-            "rand rand4x randn randn4x randint randint4x uint_to_uniform_float",
-        ),
-        **_public(debug, "static_assert static_print device_assert device_print"),
-        "multiple_of": debug.hint,
-        "max_contiguous": debug.hint,
-        "max_constancy": debug.hint,
-        "assume": debug.no_effect,
-        "debug_barrier": debug.no_effect,
+        "TRITON_MAX_TENSOR_NUMEL": creation.MAX_BLOCK_ELEMENTS,
     }
 
 
@@ -209,11 +153,13 @@ def _active_device() -> torch.device:
 @functools.cache
 def modules() -> dict[str, types.ModuleType]:
     """All modules of the simulated triton by name."""
-    libdevice_names, driver = _libdevice_names(), _driver()
-    libdevice = _module("triton.language.extra.libdevice", libdevice_names)
-    cuda = _module("triton.language.extra.cuda", {"libdevice": libdevice})
-    extra = _module("triton.language.extra", {"libdevice": libdevice, "cuda": cuda})
-    math = _module("triton.language.math", _SHARED_MATH)
+    driver = _driver()
+    libdevice_module = _module("triton.language.extra.libdevice", libdevice.names())
+    cuda = _module("triton.language.extra.cuda", {"libdevice": libdevice_module})
+    extra = _module("triton.language.extra", {"libdevice": libdevice_module, "cuda": cuda})
+    math = _module(
+        "triton.language.math", {name: getattr(mathematics, name) for name in mathematics.MATH}
+    )
     language_names = _language_names()
     language = _module("triton.language", {**language_names, "math": math, "extra": extra})
     core = _module("triton.language.core", language_names)
@@ -238,6 +184,10 @@ def modules() -> dict[str, types.ModuleType]:
         "triton.runtime",
         {"driver": driver, "JITFunction": jit.JITFunction, "jit": jit_module, "autotuner": tuner},
     )
+    host_descriptors = _module(
+        "triton.tools.tensor_descriptor", {"TensorDescriptor": tensor_descriptors.TensorDescriptor}
+    )
+    tools = _module("triton.tools", {"tensor_descriptor": host_descriptors})
     driver_module = _module("triton.runtime.driver", vars(driver))
     top = _module(
         "triton",
@@ -250,13 +200,18 @@ def modules() -> dict[str, types.ModuleType]:
             "JITFunction": jit.JITFunction,
             "cdiv": cdiv,
             "next_power_of_2": next_power_of_2,
+            "constexpr_function": constants.ConstexprFunction,
             "set_allocator": lambda _allocator: None,
             "language": language,
             "testing": testing,
             "runtime": runtime,
+            "tools": tools,
         },
     )
-    found = (top, language, core, math, extra, cuda, libdevice, testing, runtime)
-    also = {"triton.language.standard": core, "triton.language.extra.cuda.libdevice": libdevice}
-    every = (*found, jit_module, tuner, driver_module)
+    found = (top, language, core, math, extra, cuda, libdevice_module, testing, runtime)
+    also = {
+        "triton.language.standard": core,
+        "triton.language.extra.cuda.libdevice": libdevice_module,
+    }
+    every = (*found, jit_module, tuner, driver_module, tools, host_descriptors)
     return {module.__name__: module for module in every} | also

@@ -16,11 +16,13 @@ from grader.simulator import (
     dtypes,
     host_marks,
     index,
+    promotion,
     races,
     redundancy,
     schedule,
     single_program,
     summary,
+    tensor_descriptors,
     undefined,
 )
 from grader.simulator.constants import plain
@@ -29,6 +31,7 @@ from grader.simulator.log import Finding, cache_to_model, is_recording
 from grader.simulator.memory import Argument, Buffer, declared_type
 from grader.simulator.run import LaunchState
 from grader.simulator.specialisation import specialisation
+from grader.simulator.tensor_descriptors import TensorDescriptor
 from grader.simulator.values import Value, formula_value
 
 # launching more than this along y or z fails on every NVIDIA GPU (compute capability table)
@@ -68,6 +71,7 @@ def launch(
     constants: frozenset[str],
     grid: tuple[int, int, int],
     options: Mapping[str, Any],
+    not_specialised: frozenset[str] = frozenset(),
 ) -> None:
     """Run a kernel for all programs of a grid and hand what was seen to the open logs.
 
@@ -80,12 +84,14 @@ def launch(
         constants: Names of the arguments that are compile-time constants.
         grid: Programs along x, y, z.
         options: For the compiler: num_warps, num_stages, ...
+        not_specialised: Names of the arguments that stay variables when they are 1.
     """
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - student modes end at the kernel
         buffers: dict[tuple[int, torch.dtype], Buffer] = {}
         windows: list[Argument] = []
+        known = _known(arguments, constants, not_specialised)
         cooked = {
-            k: _cook(k, v, buffers, windows, constant=k in constants) for k, v in arguments.items()
+            k: _cook(k, v, buffers, windows, constant=k in known) for k, v in arguments.items()
         }
         state = LaunchState(name, grid, is_recording(), definition)
         state.accesses = None if cache_to_model() is None else []
@@ -155,6 +161,14 @@ def _coordinates(grid: tuple[int, int, int]) -> Array:
     return made
 
 
+def _known(
+    arguments: Mapping[str, Any], constants: frozenset[str], not_specialised: frozenset[str]
+) -> frozenset[str]:
+    """Names of what is a constant to the compiler: integers that are 1, too."""
+    ones = {name for name, value in arguments.items() if type(value) is int and value == 1}
+    return constants | (ones - not_specialised)
+
+
 def _cook(
     name: str,
     given: Any,
@@ -176,6 +190,9 @@ def _cook(
         window = Argument(name, given, buffers[key])
         windows.append(window)
         return formula_value(index.constant(window.base), pointer_type(window.buffer.dtype), window)
+    if isinstance(given, TensorDescriptor):
+        base = _cook(name, given.base, buffers, windows, constant=constant)
+        return tensor_descriptors.from_host(name, given, base)
     if constant or given is None or isinstance(given, str | dtype):
         return constants.constant(given)
     if isinstance(given, tuple | list):
@@ -183,12 +200,14 @@ def _cook(
             _cook(f"{name}[{i}]", item, buffers, windows, constant=constant)
             for i, item in enumerate(given)
         )
+    return _number(given) if isinstance(given, bool | int | float | np.number) else plain(given)
+
+
+def _number(given: Any) -> Value:
+    t = promotion.argument_type(given)
     if type(given) is int:
-        return formula_value(index.constant(given), dtypes.scalar_type(given))
-    if isinstance(given, bool | int | float | np.number):
-        t = dtypes.float32 if isinstance(given, float) else dtypes.scalar_type(given)
-        return Value(np.array([given], t.compute), t)
-    return plain(given)
+        return formula_value(index.constant(given), t)
+    return Value(np.array([given], t.compute), t)
 
 
 def _suspicious(state: LaunchState, buffers: Any) -> frozenset[int]:

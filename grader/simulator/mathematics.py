@@ -1,18 +1,23 @@
-"""Elementwise functions, tl.where and tl.dot."""
+"""Elementwise functions of tl and tl.math, and tl.where.
+
+Errors of the GPU's own exp, sin and so on are not imitated; that it takes subnormal float32 as zero in
+some of them is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-from grader.simulator import dtypes, reductions
+from grader.simulator import reductions
 from grader.simulator.constants import plain
-from grader.simulator.creation import cast, expand_dims, to_bool
-from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int1, int32
+from grader.simulator.creation import cast, to_bool
+from grader.simulator.dtypes import Array, bfloat16, float32, float64, int1
 from grader.simulator.errors import UnsupportedError, refuse
+from grader.simulator.fused import fused_multiply_add
 from grader.simulator.operators import (
     add,
     arithmetic,
@@ -21,19 +26,48 @@ from grader.simulator.operators import (
     multiply,
     operands,
     remainder,
-    result,
     subtract,
 )
+from grader.simulator.shapes import expand_dims
 from grader.simulator.values import Value, align, member, value_of
 
+# the names that kernels know as tl.math.<name>, and tl.<name>
+MATH = (
+    *("abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2"),
+    *("rsqrt", "sin", "sqrt", "sqrt_rn", "umulhi"),
+)
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    *MATH,
+    *("PropagateNan", "cdiv", "clamp", "maximum", "minimum", "mul", "sigmoid", "softmax"),
+    *("swizzle2d", "where"),
+)
 
-def _by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+_SMALLEST_NORMAL = np.finfo(np.float32).tiny
+
+
+def by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+    """A function of torch for arrays."""
+
     def apply(x: Array) -> Array:
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - no student mode sees this
             out: Array = function(torch.from_numpy(np.ascontiguousarray(x))).numpy()
         return out
 
     return apply
+
+
+def flushed(x: Array) -> Array:
+    """Subnormal float32 as zero of the same sign, as instructions ending in .ftz take them."""
+    if x.dtype != np.float32:
+        return x
+    subnormal = (np.abs(x) < _SMALLEST_NORMAL) & (x != 0)
+    return np.where(subnormal, np.copysign(np.float32(0), x), x) if subnormal.any() else x
+
+
+def flushing(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function that takes and gives subnormal float32 as zero."""
+    return lambda x: flushed(function(flushed(x)))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -47,45 +81,13 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "exp2": np.exp2,
     "log": np.log,
     "log2": np.log2,
-    "sin": np.sin,
-    "cos": np.cos,
-    "sqrt": np.sqrt,
-    "sqrt_rn": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "erf": _by_torch(torch.erf),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "sigmoid": _sigmoid,
-}
-LIBDEVICE: dict[str, Callable[[Array], Array]] = {
-    "tanh": np.tanh,
-    "log1p": np.log1p,
-    "expm1": np.expm1,
-    "exp10": lambda x: np.power(x.dtype.type(10), x),
-    "log10": np.log10,
-    "tan": np.tan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "cbrt": np.cbrt,
-    "rint": np.rint,
-    "nearbyint": np.rint,
-    "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)),
-    "trunc": np.trunc,
-    "erfc": _by_torch(torch.erfc),
-    "erfinv": _by_torch(torch.erfinv),
-    "lgamma": _by_torch(torch.lgamma),
-    "fast_expf": np.exp,
-    "fast_logf": np.log,
-    "fast_sinf": np.sin,
-    "fast_cosf": np.cos,
-    "fast_tanf": np.tan,
-    "rcp_rn": np.reciprocal,
+    "sin": flushing(np.sin),
+    "cos": flushing(np.cos),
+    "sqrt": flushing(np.sqrt),
+    "rsqrt": flushing(lambda x: 1 / np.sqrt(x)),
+    "erf": flushing(by_torch(torch.erf)),
+    "floor": flushing(np.floor),
+    "ceil": flushing(np.ceil),
 }
 
 
@@ -100,7 +102,26 @@ def unary(name: str, function: Callable[[Array], Array]) -> Callable[..., Value]
     return apply
 
 
-exp = unary("exp", np.exp)
+def _members() -> Iterator[Callable[..., Value]]:
+    for name, function in UNARY.items():
+        yield member(unary(name, function))
+
+
+exp, exp2, log, log2, sin, cos, sqrt, rsqrt, erf, floor, ceil = _members()
+
+
+@member
+def sigmoid(x: Any) -> Value:
+    """``1 / (1 + exp(-x))``."""
+    given = _wide_float("sigmoid", x)
+    return Value(_sigmoid(given.data), given.dtype)
+
+
+@member
+def sqrt_rn(x: Any) -> Value:
+    """Square root of float32, rounded to nearest."""
+    given = _only_float32("sqrt_rn", x)
+    return Value(np.sqrt(given.data), float32)
 
 
 @member
@@ -125,15 +146,33 @@ def _comparable(x: Any) -> Value:
 
 
 def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
-    """The larger; a NaN loses unless ``propagate_nan``."""
+    """The larger; a NaN loses unless ``propagate_nan``, and -0.0 to 0.0."""
     larger = np.maximum if _propagates(propagate_nan) else np.fmax
-    return arithmetic(larger, _comparable(x), _comparable(y))
+    a, b, t = operands(_comparable(x), _comparable(y))
+    largest = larger(a, b)
+    both = _both_zero(a, b)
+    if both is not None:
+        largest = np.where(both, a + b, largest)
+    return Value(largest, t)
 
 
 def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
-    """The smaller; a NaN loses unless ``propagate_nan``."""
+    """The smaller; a NaN loses unless ``propagate_nan``, and 0.0 to -0.0."""
     smaller = np.minimum if _propagates(propagate_nan) else np.fmin
-    return arithmetic(smaller, _comparable(x), _comparable(y))
+    a, b, t = operands(_comparable(x), _comparable(y))
+    smallest = smaller(a, b)
+    both = _both_zero(a, b)
+    if both is not None:
+        smallest = np.where(both, -(-a - b), smallest)
+    return Value(smallest, t)
+
+
+def _both_zero(a: Array, b: Array) -> Array | None:
+    """Where two floats are zeros, which NumPy takes for equal whatever their signs; None: nowhere."""
+    if a.dtype.kind != "f" or (a.size == 1 and a.any()) or (b.size == 1 and b.any()):
+        return None
+    both = (a == 0) & (b == 0)
+    return both if both.any() else None
 
 
 class PropagateNan:
@@ -153,27 +192,59 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # no
 
 
 def fma(x: Any, y: Any, z: Any) -> Value:
-    """``x * y + z``, rounded once for 16-bit floats, twice otherwise."""
+    """``x * y + z``, rounded once."""
     if not value_of(x).dtype.is_floating():
         refuse(f"tl.fma takes floats, not {value_of(x).dtype}")
-    return add(multiply(x, y), z)
+    a, b, t = operands(x, y)
+    c, _, of_all = operands(z, Value(a, t))
+    if of_all is not t:
+        refuse(f"tl.fma: the product is {t} and z {value_of(z).dtype}; cast one with .to()")
+    a, b, c = align(a, b, c)
+    return Value(fused_multiply_add(a, b, c, t), t)
 
 
-def mul(x: Any, y: Any) -> Value:
+def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Value:
     """``x * y``."""
     return multiply(x, y)
 
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Value:
     """``x / y`` of floats."""
+    for given in (x, y):
+        if not value_of(given).dtype.is_floating():
+            refuse(f"tl.fdiv takes floats, not {value_of(given).dtype}; use / or //")
     return divide(x, y)
 
 
+def div_rn(x: Any, y: Any) -> Value:
+    """``x / y`` of float32, rounded to nearest."""
+    return divide(_only_float32("div_rn", x), y)
+
+
 def umulhi(x: Any, y: Any) -> Value:
-    """The high 32 bits of a 32-bit product."""
+    """The high half of a product of integers without sign, of 32 or 64 bits."""
     a, b, t = operands(x, y)
-    high = (a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)
-    return Value(high.astype(t.storage), t)
+    if not t.is_int() or t.primitive_bitwidth < 32:  # noqa: PLR2004 - bits
+        refuse(f"tl.umulhi takes integers of 32 or 64 bits, not {t}")
+    bits = np.dtype(f"u{t.itemsize}")
+    high = (_high_32 if t.itemsize == 4 else _high_64)(a.view(bits), b.view(bits))  # noqa: PLR2004
+    return Value(high.astype(bits).view(t.storage), t)
+
+
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+def _high_32(a: Array, b: Array) -> Array:
+    return (a.astype(np.uint64) * b.astype(np.uint64)) >> _HALF
+
+
+def _high_64(a: Array, b: Array) -> Array:
+    """By schoolbook multiplication of 32-bit halves."""
+    a_low, a_high, b_low, b_high = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    middle = a_high * b_low + ((a_low * b_low) >> _HALF)
+    carry = (middle & _LOW) + a_low * b_high
+    high: Array = a_high * b_high + (middle >> _HALF) + (carry >> _HALF)
+    return high
 
 
 def binary(name: str, function: Callable[[Array, Array], Array]) -> Callable[[Any, Any], Value]:
@@ -197,6 +268,13 @@ def _wide_float(name: str, x: Any) -> Value:
             f"tl.{name}: expected dtype fp32 or fp64 but got {given.dtype}; "
             "cast with .to(tl.float32)"
         )
+    return given
+
+
+def _only_float32(name: str, x: Any) -> Value:
+    given = value_of(x)
+    if given.dtype is not float32:
+        refuse(f"tl.{name}: expected dtype fp32 but got {given.dtype}; cast with .to(tl.float32)")
     return given
 
 
@@ -230,99 +308,3 @@ def where(condition: Any, x: Any, y: Any) -> Value:
         return Value(np.where(*align(c.data, x.data, y.data)), x.dtype, x.argument)
     a, b, t = operands(x, y)
     return Value(np.where(*align(c.data, a, b)), t)
-
-
-class DotDefaults:
-    """What tl.dot does with float32 operands when the kernel does not say."""
-
-    input_precision = "tf32"
-
-
-_MIN_K = 16
-
-
-def dot(
-    input: Any,  # noqa: A002 - Triton's keyword
-    other: Any,
-    acc: Any = None,
-    input_precision: Any = None,
-    allow_tf32: Any = None,
-    max_num_imprecise_acc: Any = None,
-    out_dtype: Any = float32,
-) -> Value:
-    """Matrix product of (..., M, K) and (..., K, N), accumulated in float32 (int32, float64).
-
-    float32 operands are cut to TF32 unless ``input_precision`` is "ieee" or "tf32x3".
-    """
-    a, b = value_of(input), value_of(other)
-    _check_dot(a, b)
-    x, y = a.data, b.data
-    if a.dtype.is_int():
-        product, t = _product(x.astype(np.float64), y.astype(np.float64)).astype(np.int32), int32
-    else:
-        if a.dtype is float32 and _precision(input_precision, allow_tf32) == "tf32":
-            x, y = cut_to_tf32(x), cut_to_tf32(y)
-        t = float64 if a.dtype is float64 else plain(out_dtype)
-        if t not in {float16, bfloat16, float32, float64}:
-            refuse(f"out_dtype of tl.dot is a float type, not {t}")
-        product = _product(x, y)
-        product = t.round(product) if t.rounds else product
-    if plain(acc) is None:
-        return Value(product, t)
-    before = value_of(acc)
-    if before.shape != product.shape[1:]:
-        refuse(f"tl.dot: acc has shape {before.shape}, the product {product.shape[1:]}")
-    if before.dtype is not t:
-        refuse(f"tl.dot: acc is {before.dtype}, the product {t}; they must be the same")
-    return result(before.data + product, t)
-
-
-def _check_dot(a: Value, b: Value) -> None:
-    if not isinstance(a.dtype, dtype) or not isinstance(b.dtype, dtype):
-        refuse("tl.dot takes numbers, not pointers: load the tiles first")
-    if a.dtype is not b.dtype and not (a.dtype.is_fp8() and b.dtype.is_fp8()):
-        refuse(
-            f"tl.dot: both operands must have the same dtype, got {a.dtype} and {b.dtype}; "
-            "cast one with .to()"
-        )
-    rank = len(a.shape)
-    if rank != len(b.shape) or rank not in {2, 3} or a.shape[-1] != b.shape[-2]:
-        refuse(f"tl.dot: shapes {a.shape} and {b.shape} do not multiply")
-    if a.dtype.is_int() and a.dtype.itemsize != 1:
-        refuse(f"tl.dot multiplies floats and 8-bit integers, not {a.dtype}")
-    least = 2 * _MIN_K if a.dtype.itemsize == 1 else _MIN_K
-    if a.shape[-1] < least and a.dtype is not float64:
-        refuse(
-            f"tl.dot: shapes {a.shape} and {b.shape}: the inner axis K must be at least {least}; "
-            "use a larger block and mask the rest with zeros"
-        )
-
-
-def _precision(input_precision: Any, allow_tf32: Any) -> str:
-    given, allowed = plain(input_precision), plain(allow_tf32)
-    if dtypes.is_lifted():
-        return "ieee"
-    if given is None:
-        if allowed is None:
-            return DotDefaults.input_precision
-        return "tf32" if allowed else "ieee"
-    if given not in {"tf32", "tf32x3", "ieee"}:
-        refuse(f"input_precision={given!r}: use 'tf32', 'tf32x3' or 'ieee'")
-    return str(given)
-
-
-def cut_to_tf32(x: Array) -> Array:
-    """Cut float32 to TF32's 10 bits of mantissa, as tensor cores do with float32 registers.
-
-    Source: Triton 3.6 on an H200, where 1 + 15 / 2**13 entered as 1 + 8 / 2**13.
-    """
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    return (bits & np.uint32(0xFFFFE000)).view(np.float32)
-
-
-def _product(x: Array, y: Array) -> Array:
-    """Batched product; a factor that all programs share is multiplied once, as one tall matrix."""
-    shared = x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1  # noqa: PLR2004 - program, M, K
-    left, right = (x.reshape(-1, x.shape[-1]), y[0]) if shared else (x, y)
-    product: Array = np.matmul(left, right)
-    return product.reshape(x.shape[:-1] + y.shape[-1:]) if shared else product

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import dtypes, index
+from grader.simulator import dtypes, index, promotion
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype
 from grader.simulator.errors import refuse
+from grader.simulator.fused import fused_multiply_add
 from grader.simulator.index import Index
 from grader.simulator.values import Value, align, formula_value, index_of, value_of
 
@@ -51,13 +52,13 @@ def _common_type(a: Any, a_is_number: bool, b: Any, b_is_number: bool, division:
     if x is y and not division:
         return x
     try:
-        return dtypes.promote(x, a_is_number, y, b_is_number, division)
+        return promotion.promote(x, a_is_number, y, b_is_number, division)
     except TypeError as error:
         return refuse(str(error))
 
 
 def _number_type(x: Any) -> dtype:
-    return dtypes.scalar_type(x) if type(x) in {int, float} else value_of(x).dtype
+    return promotion.scalar_type(x) if type(x) in {int, float} else value_of(x).dtype
 
 
 def _number(x: Any, t: dtype) -> Array:
@@ -224,7 +225,13 @@ def remainder(a: Any, b: Any) -> Value:
         if dividend.low >= 0 and dividend.high < divisor.offset and t is a.dtype:
             return a
     x, y, t = operands(a, b, division=True)
-    return result(np.fmod(x, y), t)
+    return Value(_float_remainder(x, y, t) if t.is_floating() else np.fmod(x, y), t)
+
+
+def _float_remainder(x: Array, y: Array, t: dtype) -> Array:
+    """``x - trunc(x / y) * y``, which is not exact for large quotients, as LLVM has it for NVIDIA."""
+    left = fused_multiply_add(-np.trunc(x / y), y, x, t)
+    return np.where(np.isinf(y), x, left)
 
 
 def negative(a: Any) -> Value:
@@ -232,4 +239,5 @@ def negative(a: Any) -> Value:
     x = value_of(a)
     if not isinstance(x.dtype, dtype) or x.dtype.is_bool():
         refuse(f"unary minus does not take {x.dtype}")
-    return Value(-x.data, x.dtype)
+    # 0 - x, so that -(0.0) is 0.0
+    return Value(np.subtract(0, x.data, dtype=x.data.dtype), x.dtype)

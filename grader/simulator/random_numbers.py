@@ -12,7 +12,21 @@ import numpy as np
 
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, float32, uint32
-from grader.simulator.values import Value, value_of
+from grader.simulator.errors import UnsupportedError
+from grader.simulator.values import Value, align, value_of
+
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "philox",
+    "randint",
+    "randint4x",
+    "uint_to_uniform_float",
+    "rand",
+    "rand4x",
+    "pair_uniform_to_normal",
+    "randn",
+    "randn4x",
+)
 
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -20,13 +34,8 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _SMALLEST = 4.6566127342e-10  # maps int32 to [0, 1), as in Triton
 
 
-def _philox(seed: Any, offset: Any, n_rounds: int) -> list[Array]:
-    key = value_of(seed).data.astype(np.uint64)
-    k0, k1 = key & _LOW, key >> _HALF
-    c0 = value_of(offset).data.astype(np.uint64) & _LOW
-    shape = (-1,) + (1,) * (c0.ndim - 1)
-    k0, k1 = k0.reshape(shape), k1.reshape(shape)
-    c1 = c2 = c3 = np.zeros_like(c0)
+def _rounds(counter: list[Array], k0: Array, k1: Array, n_rounds: int) -> list[Array]:
+    c0, c1, c2, c3 = counter
     for _ in range(n_rounds):
         a, b = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0, c2 = (b >> _HALF) ^ c1 ^ k0, (a >> _HALF) ^ c3 ^ k1
@@ -35,9 +44,31 @@ def _philox(seed: Any, offset: Any, n_rounds: int) -> list[Array]:
     return [c0, c1, c2, c3]
 
 
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) -> tuple[Value, ...]:
+    """Four blocks of random uint32, from a counter of four 32-bit integers."""
+    counter = [value_of(c) for c in (c0, c1, c2, c3)]
+    if any(c.dtype.primitive_bitwidth != 32 for c in counter):  # noqa: PLR2004 - bits
+        raise UnsupportedError("the simulator's tl.philox takes counters of 32 bits")
+    words = align(*(c.data.astype(np.uint64) & _LOW for c in counter))
+    return _made(seed, words, n_rounds)
+
+
+def _made(seed: Any, counter: list[Array], n_rounds: Any) -> tuple[Value, ...]:
+    key = value_of(seed).data.astype(np.uint64)
+    shape = (-1,) + (1,) * (counter[0].ndim - 1)
+    k0, k1 = (key & _LOW).reshape(shape), (key >> _HALF).reshape(shape)
+    words = _rounds(counter, k0, k1, plain(n_rounds))
+    return tuple(Value(c.astype(np.uint32), uint32) for c in words)
+
+
 def randint4x(seed: Any, offset: Any, n_rounds: Any = 10) -> tuple[Value, ...]:
     """Four blocks of random uint32."""
-    return tuple(Value(c.astype(np.uint32), uint32) for c in _philox(seed, offset, plain(n_rounds)))
+    at = value_of(offset)
+    given = at.data.astype(np.uint64)
+    zero = np.zeros_like(given)
+    # only 64-bit offsets have a high half; the sign of others is no part of it
+    high = given >> _HALF if at.dtype.primitive_bitwidth > 32 else zero  # noqa: PLR2004
+    return _made(seed, [given & _LOW, high, zero, zero], n_rounds)
 
 
 def randint(seed: Any, offset: Any, n_rounds: Any = 10) -> Value:
@@ -62,15 +93,18 @@ def rand(seed: Any, offset: Any, n_rounds: Any = 10) -> Value:
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
+def pair_uniform_to_normal(u1: Any, u2: Any) -> tuple[Value, Value]:
+    """Two blocks of normal float32 from two uniform ones, by Box and Muller."""
+    radius = np.sqrt(-2 * np.log(np.maximum(value_of(u1).data, 1e-7)))
+    angle = value_of(u2).data * np.float32(2 * math.pi)
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    return Value(x.astype(float32.compute), float32), Value(y.astype(float32.compute), float32)
+
+
 def randn4x(seed: Any, offset: Any, n_rounds: Any = 10) -> tuple[Value, ...]:
-    """Four blocks of normal float32, by Box and Muller."""
-    u1, u2, u3, u4 = (u.data for u in rand4x(seed, offset, n_rounds))
-    out = []
-    for a, b in ((u1, u2), (u3, u4)):
-        radius = np.sqrt(-2 * np.log(np.maximum(a, 1e-7)))
-        angle = b * np.float32(2 * math.pi)
-        out += [radius * np.cos(angle), radius * np.sin(angle)]
-    return tuple(Value(x.astype(float32.compute), float32) for x in out)
+    """Four blocks of normal float32."""
+    u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
+    return (*pair_uniform_to_normal(u1, u2), *pair_uniform_to_normal(u3, u4))
 
 
 def randn(seed: Any, offset: Any, n_rounds: Any = 10) -> Value:

@@ -10,11 +10,28 @@ import numpy as np
 
 from grader.simulator import dtypes
 from grader.simulator.constants import plain
-from grader.simulator.creation import ravel
 from grader.simulator.dtypes import Array, bfloat16, dtype, float32, int32, uint32
 from grader.simulator.errors import refuse
 from grader.simulator.operators import result
+from grader.simulator.shapes import ravel
 from grader.simulator.values import Value, member, value_of
+
+# the names that kernels know as tl.<name>
+LANGUAGE = (
+    "sum",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "xor_sum",
+    "reduce_or",
+    "reduce",
+    "associative_scan",
+    "cumsum",
+    "cumprod",
+    "gather",
+    "histogram",
+)
 
 _Reducer = Callable[..., Array]
 
@@ -69,7 +86,8 @@ def _tree(combine: Callable[[Array, Array], Array], x: Value, axis: Any, keep_di
     return Value(np.moveaxis(data, -1, along), x.dtype)
 
 
-def _widened(x: Value) -> Value:
+def widened(x: Value) -> Value:
+    """As tl.max and tl.min compare: 16-bit numbers in 32 bits."""
     t: dtype = x.dtype
     if t.primitive_bitwidth >= 32:  # noqa: PLR2004 - comparisons happen in 32 bits
         return x
@@ -87,7 +105,7 @@ def _extreme(
         return_indices_tie_break_left: Any = True,
         keep_dims: Any = False,
     ) -> Any:
-        x = _widened(value_of(input))
+        x = widened(value_of(input))
         found = _reduce(reducer, x, axis, keep_dims)
         if x.dtype.is_floating() and np.isnan(found).any():
             found = _reduce(ignoring_nan, x, axis, keep_dims)
@@ -196,42 +214,27 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     return out[0] if single else out
 
 
-def _cumulative(accumulate: np.ufunc) -> Callable[..., Value]:
-    def scan(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Value:  # noqa: A002
-        x = value_of(input)
-        # unlike tl.sum, a scan of bfloat16 is float32
-        t = plain(dtype) or (float32 if x.dtype is bfloat16 else _sum_type(x.dtype))
-        along, data = _axis(x, axis), dtypes.convert(x.data, x.dtype, t)
-        data = np.flip(data, along) if plain(reverse) else data
-        data = accumulate.accumulate(data, axis=along, dtype=data.dtype)
-        return result(np.flip(data, along) if plain(reverse) else data, t)
-
-    return scan
-
-
-cumsum = _cumulative(np.add)
-cumprod = _cumulative(np.multiply)
-cumsum.__name__, cumprod.__name__ = "cumsum", "cumprod"
-member(cumsum)
-member(cumprod)
+def _accumulated(accumulate: np.ufunc, x: Value, t: dtype, axis: Any, reverse: Any) -> Value:
+    along, data = _axis(x, axis), dtypes.convert(x.data, x.dtype, t)
+    data = np.flip(data, along) if plain(reverse) else data
+    data = accumulate.accumulate(data, axis=along, dtype=data.dtype)
+    return result(np.flip(data, along) if plain(reverse) else data, t)
 
 
 @member
-def sort(x: Any, dim: Any = None, descending: Any = False) -> Value:
-    """Sort along the last axis."""
-    given = value_of(x)
-    ordered = np.sort(given.data, axis=-1 if plain(dim) is None else _axis(given, dim))
-    if plain(descending):
-        ordered = np.flip(ordered, -1 if plain(dim) is None else _axis(given, dim))
-    return Value(ordered, given.dtype)
+def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Value:  # noqa: A002
+    """Sums of all elements so far; unlike tl.sum, of bfloat16 in float32."""
+    x = value_of(input)
+    t = plain(dtype) or (float32 if x.dtype is bfloat16 else _sum_type(x.dtype))
+    return _accumulated(np.add, x, t, axis, reverse)
 
 
 @member
-def flip(x: Any, dim: Any = None) -> Value:
-    """Reverse along an axis, by default the last."""
-    given = value_of(x)
-    along = given.data.ndim - 1 if plain(dim) is None else _axis(given, dim)
-    return Value(np.flip(given.data, along), given.dtype)
+def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Value:  # noqa: A002
+    """Products of all elements so far; small integers stay as they are, bfloat16 is float32."""
+    x = value_of(input)
+    t = float32 if x.dtype is bfloat16 else x.dtype
+    return _accumulated(np.multiply, x, t, axis, reverse)
 
 
 @member

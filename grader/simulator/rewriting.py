@@ -20,8 +20,8 @@ from grader.simulator import run
 from grader.simulator.comparisons import bitwise
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
-from grader.simulator.dtypes import scalar_type
 from grader.simulator.errors import refuse
+from grader.simulator.promotion import scalar_type
 from grader.simulator.values import Value, value_of
 
 _AND, _OR = "__kernelgrade_and__", "__kernelgrade_or__"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from grader.simulator import dtypes, index, run
+from grader.simulator import index, promotion, run
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import refuse
@@ -208,7 +208,7 @@ def value_of(x: Any) -> Value:
         return x
     if not isinstance(x, (bool, int, float, np.number, np.bool_)):
         refuse(f"cannot use {x!r} (a Python {type(x).__name__}) as a value in a kernel")
-    t = dtypes.scalar_type(x)
+    t = promotion.scalar_type(x)
     return Value(np.array([x], t.compute), t)
 
 
