@@ -160,6 +160,11 @@ def findings(found: Sequence[FindingSeen]) -> list[RenderableType]:
 def _finding(found: FindingSeen) -> RenderableType:
     style = "dim" if found.kind == "note" else "red"
     head = f"{found.kind.replace('_', ' ')} at {found.where}, program {found.program}"
+    if found.kind == "never_written":
+        # it has no line of its own; where the last kernel that wrote there begins, if any did
+        head = (
+            "never written" if found.where.startswith(":0") else f"never written by {found.where}"
+        )
     times = f" ({_counted(found.count, 'element')})" if found.count > 1 else ""
     lines = [Text(f"    {plain(found.source_line)}")] if found.source_line else []
     told = [

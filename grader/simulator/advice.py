@@ -53,8 +53,10 @@ def out_of_bounds(kind: str, *, was_masked: bool) -> str:
             "Compare, in the mask, the same offsets that the pointer is made of, along every axis, "
             "with the size of this tensor; and check the strides."
         )
-    name = f"tl.{kind}"
-    return f"Give {name} a mask that is true only inside the tensor, such as mask=offsets < n_elements."
+    return (
+        f"Give tl.{kind} a mask that is true only inside the tensor, such as mask=offsets < n_elements "
+        "(through a block pointer: boundary_check=(0, 1))."
+    )
 
 
 def race(kinds: Collection[str], *, has_order: bool) -> str:

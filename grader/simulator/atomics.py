@@ -132,6 +132,9 @@ def _ranks(element: Array) -> Array:
 def _one_by_one(operation: str, raw: Array, element: Array, given: list[Array], t: dtype) -> Array:
     """Lanes of the same rank touch different elements, so each rank is one vector operation."""
     ranks = _ranks(element)
+    if operation == "cas" and all((g == g[:1]).all() for g in given):
+        # once the first lane has had its turn, all others of an element find and leave the same
+        ranks = np.minimum(ranks, 1)
     old = np.empty(element.size, t.compute)
     for rank in range(int(ranks.max(initial=-1)) + 1):
         lanes = np.flatnonzero(ranks == rank)

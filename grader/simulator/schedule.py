@@ -12,14 +12,22 @@ import numpy as np
 
 from grader.simulator import advice, run
 from grader.simulator.dtypes import Array
-from grader.simulator.errors import CompilationError, DeadlockError, explained, source_line
+from grader.simulator.errors import (
+    CompilationError,
+    DeadlockError,
+    UnsupportedError,
+    explained,
+    source_line,
+)
 from grader.simulator.log import Finding
 from grader.simulator.memory import Buffer
 from grader.simulator.run import Abandoned, Blocked, LaunchState, Place, Run, Split
 
 Group = tuple[Array, "Counter[Place]"]
-# times the steps that the first order took, and some more: an order that needs more is given up
+# a repeated run may take so many times the steps of the first, and some more
 _PATIENCE, _MORE = 4, 200
+# of another order so many passes are enough: a lock takes two a program, and all are alike
+_OTHER_PASSES = 64
 
 
 def run_all(
@@ -150,7 +158,8 @@ def run_again(
     with mock.patch.object(sys, "breakpointhook", mock.Mock(return_value=None)):
         try:
             run_all(function(state), cooked, state, coordinates, backwards=backwards)
-        except (Abandoned, DeadlockError):
+        # what went well once may meet other values now; that says nothing of the kernel
+        except (Abandoned, DeadlockError, CompilationError, UnsupportedError):
             return False
     return True
 
@@ -169,7 +178,8 @@ def in_other_order(
     """
     kept = [buffer.contents() for buffer in buffers]
     other = restarted(state, buffers)
-    other.accesses, other.budget = None, budget(state)
+    other.accesses = None
+    other.budget = _MORE + _OTHER_PASSES * state.n_steps // state.n_passes
     try:
         run_again(function, cooked, other, coordinates, backwards=True)
     finally:

@@ -20,7 +20,7 @@ from grader.simulator import advice, run, schedule
 from grader.simulator.dtypes import Array, dtype
 from grader.simulator.errors import source_line
 from grader.simulator.log import Finding
-from grader.simulator.memory import Buffer
+from grader.simulator.memory import Buffer, Contents
 from grader.simulator.races import alike
 from grader.simulator.run import LaunchState, MaskedLoad, Run
 from grader.simulator.values import Value
@@ -103,7 +103,7 @@ def _matters(trials: Trials, load: MaskedLoad) -> bool:
 
 
 def _changes(
-    trials: Trials, written: list[Buffer], kept: list[Any], load: MaskedLoad, sign: float
+    trials: Trials, written: list[Buffer], kept: list[Contents], load: MaskedLoad, sign: float
 ) -> bool:
     """Whether the kernel writes something else when the masked lanes are infinite."""
     for buffer in written:

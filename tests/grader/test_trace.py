@@ -93,13 +93,16 @@ def test_what_was_asked_for_must_exist(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        pytest.param(["duoble"], 2, "there is no problem 'duoble'", id="usage"),
+        pytest.param(
+            ["duoble"], 2, "there is no problem 'duoble'", id="usage", marks=pytest.mark.slow
+        ),
         pytest.param(["double"], 1, "double: not implemented yet: TODO: double", id="stub"),
         pytest.param(
             ["double", "--submission", "assignment/crash.py"],
             1,
             "double: AttributeError: 'Tensor' object has no attribute 'missing'",
             id="crash",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -186,6 +189,27 @@ def test_a_narrow_terminal_gets_sentences() -> None:
     text = " ".join(" ".join(shown(a_trace(LAUNCH), 40)).split())
 
     assert "x_ptr read: elements 1,000, bytes 4,000, sectors 1,000, useful 12%, DRAM 8,000" in text
+
+
+@pytest.mark.parametrize(
+    ("where", "head"),
+    [
+        ("double.py:7 in a_kernel", "never written by double.py:7 in a_kernel"),
+        (":0 in ", "never written"),
+    ],
+)
+def test_what_nobody_wrote_has_no_line(where: str, head: str) -> None:
+    """Only the kernel that came near is named."""
+    found = FindingSeen(
+        kind="never_written",
+        where=where,
+        source_line="",
+        program=(0, 0, 0),
+        text="5 of 16 elements of y were never written, the first at index (11,)",
+        count=5,
+    )
+
+    assert head in shown(a_trace(findings=(found,)), 80)
 
 
 def test_control_characters_of_a_submission_are_escaped() -> None:
