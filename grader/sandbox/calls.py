@@ -170,6 +170,7 @@ def _running(
         return
     with contextlib.ExitStack() as stack:
         new = stack.enter_context(simulator.recording(cache))
+        stack.enter_context(simulator.uncompiled())
         stack.enter_context(simulator.pretend_gpu())
         if loaded.lift:
             stack.enter_context(simulator.lifted())

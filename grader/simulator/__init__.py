@@ -4,6 +4,7 @@ Measures no time, and compiles nothing: what the real compiler makes of a kernel
 """
 
 from grader.simulator.cache import Cache
+from grader.simulator.dynamo import uncompiled
 from grader.simulator.errors import CompilationError, DeadlockError, UnsupportedError
 from grader.simulator.host import pretend_gpu
 from grader.simulator.host_marks import is_cpu
@@ -32,5 +33,6 @@ __all__ = [
     "load_module",
     "pretend_gpu",
     "recording",
+    "uncompiled",
     "use_config",
 ]

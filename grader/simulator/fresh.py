@@ -130,6 +130,9 @@ class WatchFresh(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Mark what the factories return."""
+        if torch.compiler.is_compiling():
+            # dynamo traces through here, and what it compiles has no storage to look at
+            return func(*args, **(kwargs or {}))
         made = func(*args, **(kwargs or {}))
         if _writes(getattr(func, "__name__", "")):
             # also through x.data, whose version torch counts apart

@@ -60,6 +60,9 @@ class _Pretend(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            # dynamo traces through here, and what it compiles has no storage to look at
+            return func(*args, **kwargs)
         if getattr(func, "__name__", "") == "__get__":
             getter = getattr(getattr(func, "__self__", None), "__name__", "")
             if getter in _GETTERS:
@@ -233,6 +236,10 @@ def _cuda_functions() -> dict[str, Any]:
         # one function under two names is refused by dynamo, should it be imported meanwhile
         return lambda *_args, **_kwargs: None
 
+    def properties(device: Any = None) -> Any:
+        return real_properties(device) if _asked_by_torch() else _PROPERTIES
+
+    real_properties = torch.cuda.get_device_properties
     return {
         "is_available": lambda: not _asked_by_torch(),
         "is_initialized": lambda: not _asked_by_torch(),
@@ -244,7 +251,7 @@ def _cuda_functions() -> dict[str, Any]:
         "empty_cache": nothing(),
         "get_device_name": lambda *_: _PROPERTIES.name,
         "get_device_capability": lambda *_: (8, 0),
-        "get_device_properties": lambda *_: _PROPERTIES,
+        "get_device_properties": properties,
         "is_bf16_supported": lambda *_, **__: True,
         "current_stream": lambda *_: stream,
         "default_stream": lambda *_: stream,
