@@ -226,8 +226,9 @@ def simulate(
 ) -> None:
     """Run a script with the simulator in Triton's place, and tell what its kernels do wrong.
 
-    No GPU is needed: device="cuda" is pretended. breakpoint() works inside kernels. Exits as the
-    script does; with 1 if it ended well but a kernel reads or writes what it must not.
+    No GPU is needed: device="cuda" is pretended, and torch.compile leaves functions as they are.
+    breakpoint() works inside kernels. Exits as the script does; with 1 if it ended well, but a kernel
+    reads or writes what it must not.
 
     SIM_PROGRAM=3, or 3,0 or 3,0,0 (ids along x, y, z) runs that one program of every grid, so that a
     debugger shows its values; softmax_kernel:3 does so for one kernel.

@@ -57,7 +57,12 @@ def _run(path: Path, arguments: Sequence[str]) -> int:
     """The script's exit code; whatever it raises is shown with its own lines."""
     folder = path.resolve().parent
     try:
-        with _as_main(path, arguments), _debugger(), simulator.pretend_gpu():
+        with (
+            _as_main(path, arguments),
+            _debugger(),
+            simulator.uncompiled(),
+            simulator.pretend_gpu(),
+        ):
             simulator.load_module(path, name="__main__")
     except SystemExit as ended:
         if isinstance(ended.code, str):

@@ -55,6 +55,15 @@ def elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> Ar
     return found
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether there is a storage to look at: none of a sparse tensor, or while torch compiles."""
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Mark:
     """Written-map of one storage from torch.empty, valid while torch itself has not written."""
 
@@ -68,7 +77,7 @@ class Mark:
 @hide_from_dynamo
 def mark_unwritten(tensor: torch.Tensor) -> None:
     """Note that nobody wrote this tensor yet, and poison it with NaN."""
-    if tensor.device.type != "cpu" or not tensor.numel():
+    if tensor.device.type != "cpu" or not tensor.numel() or not has_memory(tensor):
         return
     storage = tensor.untyped_storage()
     if tensor.is_floating_point() and tensor.dtype in FROM_TORCH:

@@ -2,7 +2,8 @@
 
 Tensors say that they are on cuda:0, "cuda" is a device that factories accept, and torch.cuda answers
 as on a GPU. A tensor made without a device, or moved by ``.cpu()``, says "cpu", and a kernel refuses
-it as a real one would. Not covered: CUDA graphs, memory statistics, cuda generators.
+it as a real one would. Not covered: CUDA graphs, memory statistics, cuda generators; inductor, which
+``uncompiled`` keeps away.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
 
-from grader.simulator import host_marks, modes
+from grader.simulator import fresh, host_marks, modes
 
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
 _INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
@@ -103,6 +104,8 @@ def _lands_on_cpu(func: Any, given: list[torch.Tensor], args: Any, kwargs: Any) 
 def _settle(made: Any, given: list[torch.Tensor], *, on_cpu: bool) -> Any:
     """Mark a result that lives on the CPU; move one that crosses over."""
     if not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
+        return made
+    if not all(fresh.has_memory(tensor) for tensor in (made, *given)):
         return made
     shared = {t.untyped_storage().data_ptr() for t in given}
     if made.untyped_storage().data_ptr() not in shared or not made.numel():

@@ -98,6 +98,18 @@ def test_a_script_runs_as_python_would_run_it(run: Run) -> None:
     assert ran.err == "simulated add_kernel: no findings\n"
 
 
+def test_compiled_functions_run_as_they_are(run: Run) -> None:
+    """A kernel launched from one is simulated, and stepped into, as any other."""
+    text = SCRIPT.replace(
+        "    add_kernel[(4,)](x", "    torch.compile(add_kernel.__getitem__)((4,))(x"
+    )
+
+    ran = run(text)
+
+    assert ran.code == 0
+    assert ran.out.endswith(f"True {WANT}\n")
+
+
 def test_one_program_only(run: Run) -> None:
     """Program 3 writes elements 12 and 13; nobody writes the others."""
     ran = run(SCRIPT, program="3")
