@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from grader.seen import CompiledKernel
 from grader.spec import Baseline, Group, Phase
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -67,8 +68,6 @@ SCORED = frozenset({Status.GRADED, Status.PARTIAL})
 Points = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(max_length=256)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -120,34 +119,6 @@ class TestResult(Record):
                 f"{self.id}: a {self.verdict} test must have a cause exactly if failed"
             )
         return self
-
-
-class CompiledKernel(Record):
-    """What the real compiler made of one launched kernel for one GPU; nothing was run."""
-
-    kernel: Name
-    target: Name
-    """Architecture, such as ``sm_90``, as the compiled kernel says it."""
-    signature: Annotated[str, Field(max_length=1024)] = ""
-    """What it was compiled for: dtypes of the pointers, values of the constants."""
-    num_warps: Count
-    shared_bytes: Count
-    """Shared memory of one block."""
-    registers: Count | None
-    """Per thread; None, as what follows from it, where the tool that counts them is missing."""
-    spill_bytes: Count | None
-    """Local memory per thread that holds registers for which there was no room."""
-    blocks_per_sm: Count | None
-    occupancy_pct: Annotated[float, Field(ge=0, le=100)] | None
-    """Resident warps of an SM, of the most it can hold."""
-    limited_by: Name
-    """What allows no more blocks: registers, shared memory, warps or blocks."""
-    load_bits: Count | None
-    """Of the widest load of one thread from global memory; None where it loads nothing."""
-    narrowest_load_bits: Count | None
-    bulk_loads: bool
-    """Whether whole tiles are loaded by the tensor memory accelerator."""
-    tensor_cores: bool
 
 
 class ProblemResult(Record):

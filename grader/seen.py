@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Count = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(max_length=1024)]
+Name = Annotated[str, Field(max_length=256)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -104,6 +105,46 @@ class SpecialisationSeen(_Seen):
     """What it did not choose; told once for each kernel of a call."""
 
 
+class CompiledKernel(_Seen):
+    """What the real compiler made of one launched kernel for one GPU; nothing was run."""
+
+    kernel: Name
+    target: Name
+    """Architecture, such as ``sm_90``, as the compiled kernel says it."""
+    signature: Annotated[str, Field(max_length=1024)] = ""
+    """What it was compiled for: dtypes of the pointers, values of the constants."""
+    num_warps: Count
+    shared_bytes: Count
+    """Shared memory of one block."""
+    registers: Count | None
+    """Per thread; None, as what follows from it, where the tool that counts them is missing."""
+    spill_bytes: Count | None
+    """Local memory per thread that holds registers for which there was no room."""
+    blocks_per_sm: Count | None
+    occupancy_pct: Annotated[float, Field(ge=0, le=100)] | None
+    """Resident warps of an SM, of the most it can hold."""
+    limited_by: Name
+    """What allows no more blocks: registers, shared memory, warps or blocks."""
+    load_bits: Count | None
+    """Of the widest load of one thread from global memory; None where it loads nothing."""
+    narrowest_load_bits: Count | None
+    bulk_loads: bool
+    """Whether whole tiles are loaded by the tensor memory accelerator."""
+    tensor_cores: bool
+
+
+class RefusedSeen(_Seen):
+    """Why the compiler refuses a kernel, or it does not fit on the GPU."""
+
+    kind: Literal["error", "assertion", "assembler", "resources"]
+    """Of an "error" autotune says so; with any other it passes over the config."""
+    file: Text
+    line: Count
+    """0 where the compiler does not say."""
+    source_line: Annotated[str, Field(max_length=4096)]
+    reason: Annotated[str, Field(max_length=4096)]
+
+
 class FindingSeen(_Seen):
     """One finding of the simulator."""
 
@@ -154,3 +195,7 @@ class Trace(_Seen):
     """Size of the modelled cache."""
     in_flight: Count
     """Programs that the model runs at once."""
+    compiled: tuple[CompiledKernel, ...] = ()
+    """By the real compiler, each kernel and config of the whole call for each GPU asked for."""
+    compiler_notes: tuple[str, ...] = ()
+    """What it refused, or why nothing was compiled."""

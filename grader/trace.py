@@ -5,12 +5,14 @@ Judges no values and gives no points; the memory group of a grading judges bound
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from grader.checks.trial import Trial, grad_outputs, oracle
 from grader.grading import Grading, Request, UsageError, opened
 from grader.sandbox.client import Outcome
-from grader.seen import Trace
+from grader.sandbox.compiling import Compiler
+from grader.seen import CompiledKernel, Trace
 from grader.simulator import Cache
 from grader.spec import Case, Phase, Problem
 
@@ -18,7 +20,13 @@ SEED = 0  # the same inputs each time, so that two traces differ by the code alo
 
 
 def trace(
-    path: Path, problem: str, case: str | None, phase: Phase, cache: Cache, reference: Path
+    path: Path,
+    problem: str,
+    case: str | None,
+    phase: Phase,
+    cache: Cache,
+    reference: Path,
+    arches: Sequence[int] = (),
 ) -> Trace:
     """Run the case in a worker, as the tests do, and return what the simulator saw.
 
@@ -29,6 +37,7 @@ def trace(
         phase: "backward" lists only the launches after the gradient was sent back.
         cache: The cache to model.
         reference: The folder of problems.
+        arches: What to compile for, compute capability times ten, where Triton is installed.
 
     Raises:
         UsageError: If there is nothing to trace as asked.
@@ -43,7 +52,9 @@ def trace(
             raise UsageError(f"{problem} has no backward: trace --phase forward")
         chosen = _chosen(known, case)
         outcome = _run(grading, Trial(known, chosen, "memory"), phase, cache)
-        return _traced(known, chosen, phase, outcome, cache, grading.taken.card.path)
+        traced = _traced(known, chosen, phase, outcome, cache, grading.taken.card.path)
+        compiler = grading.compilers.get(problem)
+        return _compiled(traced, outcome, compiler, arches) if arches else traced
 
 
 def _chosen(problem: Problem, case: str | None) -> Case:
@@ -59,6 +70,34 @@ def _run(grading: Grading, trial: Trial, phase: Phase, cache: Cache) -> Outcome:
         return student.forward(inputs, backend="sim", case=case, cache=cache)
     grads = grad_outputs(case, oracle(trial.problem, inputs), grading.rng(trial))
     return student.vjp(inputs, grads, backend="sim", case=case, cache=cache)
+
+
+def _compiled(
+    traced: Trace, outcome: Outcome, compiler: Compiler | None, arches: Sequence[int]
+) -> Trace:
+    """With what the real compiler makes of every kernel and config, for each GPU."""
+    if compiler is None:
+        absent = "kernels were not compiled: Triton is not installed here"
+        return traced.model_copy(update={"compiler_notes": (absent,)})
+    made, refusals = [], []
+    for kernel in outcome.reply.specialisations:
+        for config in (None, *kernel.others):
+            for arch in arches:
+                result = compiler.result(kernel, arch, config)
+                if isinstance(result, CompiledKernel):
+                    made.append(result)
+                elif result is not None:
+                    text = config.text if config else kernel.config
+                    refusals.append(
+                        f"{result.file}:{result.line}: {kernel.kernel}{text and f' with {text}'} is"
+                        f" refused for sm_{arch}: {result.reason}"
+                    )
+    return traced.model_copy(
+        update={
+            "compiled": tuple(dict.fromkeys(made)),
+            "compiler_notes": (*refusals, *compiler.notes),
+        }
+    )
 
 
 def _traced(

@@ -28,12 +28,18 @@ def trace(
     in_flight: Annotated[
         int, typer.Option(min=1, help="Programs that the cache model runs at once.")
     ] = 8,
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(help="Compile for this GPU; may be given several times. sm_80 and sm_90."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print data instead of tables.")] = False,
 ) -> None:
     """Run one case in the simulator and show what each launch moves, and what it finds.
 
     Programs, loop trips, elements, bytes and 32-byte sectors of each argument, DRAM traffic by a
     model of the cache, totals against the problem's bounds; then findings with their lines.
+    Where Triton is installed: registers, spills, shared memory, occupancy, width of loads and use of
+    tensor cores, as its compiler says for each --arch, without that GPU.
     Exits with 1 where something is found (a note is nothing) or the code fails.
 
     For example:
@@ -46,16 +52,17 @@ def trace(
     """
     from grader import discover
     from grader import trace as tracing
-    from grader.grading import UsageError
     from grader.report.trace import render
     from grader.sandbox.client import StudentFaultError
     from grader.sandbox.launcher import LaunchError
+    from grader.settings import parsed_arch
     from grader.simulator import Cache
 
     cache = Cache(cache_kb << 10, in_flight)
     try:
-        seen = tracing.trace(submission, problem, case, phase, cache, discover.REFERENCE)
-    except UsageError as error:
+        arches = [parsed_arch(name) for name in arch or ("sm_80", "sm_90")]
+        seen = tracing.trace(submission, problem, case, phase, cache, discover.REFERENCE, arches)
+    except ValueError as error:
         fail(str(error), USAGE)
     except StudentFaultError as fault:
         told = (f"{problem}: {fault.what}", *fault.details)

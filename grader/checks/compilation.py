@@ -6,8 +6,8 @@ from grader import verify
 from grader.checks.trial import Trial
 from grader.sandbox.client import Outcome, Student
 from grader.sandbox.compiling import Compiler
-from grader.sandbox.replies import RefusedSeen
 from grader.scorecard import Check, Verdict
+from grader.seen import RefusedSeen
 
 
 def refused(trial: Trial, student: Student, outcome: Outcome) -> Check | None:

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from grader.report.columns import columns
+from grader.report.kernels import compiled
 from grader.report.wording import plain
 from grader.seen import FindingSeen, LaunchSeen, LoopSeen, Trace, TrafficSeen
 
@@ -28,7 +29,7 @@ def render(trace: Trace, *, width: int) -> RenderableType:
     parts += [_launch(launch, width=width) for launch in trace.launches]
     if trace.n_launches > len(trace.launches):
         parts.append(Text(f"... and {trace.n_launches - len(trace.launches)} more launches"))
-    parts += [_totals(trace), *findings(trace.findings)]
+    parts += [_totals(trace), *_compiled(trace, width=width), *findings(trace.findings)]
     spaced = [piece for part in parts for piece in (part, Text())]
     return Group(*spaced[:-1])
 
@@ -54,6 +55,19 @@ def _launch(launch: LaunchSeen, *, width: int) -> RenderableType:
     shown += [Text(plain(_loop(loop))) for loop in launch.loops]
     shown += [table] if table else [Text(_sentence(row)) for row in rows]
     return Group(*shown)
+
+
+def _compiled(trace: Trace, *, width: int) -> list[RenderableType]:
+    notes = [Text(plain(note)) for note in trace.compiler_notes]
+    tables: list[RenderableType] = []
+    if trace.compiled:
+        head = (
+            "as compiled, nothing was run. regs: registers of a thread; spills: bytes of them that a"
+            " thread keeps in memory; shared: bytes of a block; loads: bits of one thread's load;"
+            " tensor: uses tensor cores"
+        )
+        tables = [Text(head, style="dim"), *compiled(trace.compiled, width=width)]
+    return [Group(*tables, *notes)] if tables or notes else []
 
 
 def _short(grid: tuple[int, int, int]) -> tuple[int, ...]:

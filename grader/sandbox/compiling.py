@@ -18,9 +18,8 @@ from grader.sandbox import compile_cache
 from grader.sandbox.launcher import LaunchError
 from grader.sandbox.line import Connect, Connection
 from grader.sandbox.protocol import PeerClosedError, ProtocolError
-from grader.sandbox.replies import CompiledReply, Raised, RefusedSeen
-from grader.scorecard import CompiledKernel
-from grader.seen import ConfigSeen, Encoded, SpecialisationSeen
+from grader.sandbox.replies import CompiledReply, Raised
+from grader.seen import CompiledKernel, ConfigSeen, Encoded, RefusedSeen, SpecialisationSeen
 
 # the largest reference kernel takes 1 s, and an unrolled loop of a student's may take many times it
 KERNEL_LIMIT_S: Final = 60.0

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from grader.compiler.compilation import RefusalKind
 from grader.sandbox.protocol import TRACEBACK_LIMIT_CHARS
 from grader.sandbox.raised import MESSAGE_LIMIT_CHARS, Kind
-from grader.scorecard import CompiledKernel
 from grader.seen import (
     AutotunedSeen,
+    CompiledKernel,
     Count,
     FindingSeen,
     LaunchSeen,
+    RefusedSeen,
     SpecialisationSeen,
     Text,
 )
@@ -110,18 +110,6 @@ class Fetched(Reply):
     on_device: Annotated[tuple[DeviceTensor, ...], Field(max_length=16)] = ()
     needs_bytes: Count = 0
     """What was offered is too small; so much is needed."""
-
-
-class RefusedSeen(BaseModel):
-    """Why the compiler refuses a kernel, or it does not fit on the GPU."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: RefusalKind
-    file: Text
-    line: Count
-    source_line: Annotated[str, Field(max_length=4096)]
-    reason: Annotated[str, Field(max_length=MESSAGE_LIMIT_CHARS)]
 
 
 class CompiledReply(Reply):

@@ -102,13 +102,16 @@ def matmul(a, b, *, relu):
     n_rows, n_inner = a.shape
     n_cols = b.shape[1]
     c = torch.empty((n_rows, n_cols), dtype=a.dtype, device=a.device)
+    highest = torch.get_float32_matmul_precision() == "highest"
     # a large tile reuses what it reads more often, a small one wastes less of a small matrix
     if a.dtype != torch.float32 and min(n_rows, n_cols) >= LARGE:
         tile = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
     else:
-        tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
+        # without tensor cores a longer step of the loop has more values than registers
+        tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 16 if highest else 32, "num_warps": 4}
+        # left to itself ptxas aims at 96 registers on an A100 and spills two of float32
+        tile |= {"num_stages": 3, "maxnreg": 255}
     grid = (triton.cdiv(n_rows, tile["BLOCK_M"]) * triton.cdiv(n_cols, tile["BLOCK_N"]),)
-    highest = torch.get_float32_matmul_precision() == "highest"
     matmul_kernel[grid](
         a,
         b,

@@ -11,8 +11,7 @@ from grader.sandbox import compile_cache, compiling
 from grader.sandbox.compiling import Compiler
 from grader.sandbox.launcher import Launcher
 from grader.sandbox.line import workers
-from grader.scorecard import CompiledKernel
-from grader.seen import Encoded, SpecialisationSeen
+from grader.seen import CompiledKernel, Encoded, SpecialisationSeen
 
 KERNELS = """
 import triton

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # a part imports from layers above its own line only, and itself; a new part needs its place here
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("exits", "spec"),
-    ("scorecard", "seen"),
+    ("seen",),
+    ("scorecard",),
     ("compiler", "debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
     ("doctor", "measure", "report", "score", "settings"),
     ("discover", "sandbox"),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from grader.discover import REFERENCE
 from grader.grading import UsageError
 from grader.report.trace import render
+from grader.sandbox import compiling
 from grader.seen import FindingSeen, LaunchSeen, LoopSeen, Trace, TrafficSeen
 from grader.simulator import Cache
 from grader.spec import Phase
@@ -230,3 +233,40 @@ def test_control_characters_of_a_submission_are_escaped() -> None:
     assert "race at double.py:7 in a_kernel, program (0, 0, 0)" in text
     assert "two programs (3 elements)" in text
     assert "Let one write." in text
+
+
+@pytest.mark.triton
+def test_what_the_compiler_makes_of_it(course: Course) -> None:
+    """For each GPU asked for, by the kernel's own word; a block of 4 threads' work needs no spill."""
+    traced = course.run("trace", "double", "--submission", "reference", "--arch", "sm_80", "--json")
+    both = course.run("trace", "double", "--submission", "reference")
+
+    assert traced.code == 0, traced.said
+    (kernel,) = Trace.model_validate(json.loads(traced.said)).compiled
+    assert (kernel.kernel, kernel.target, kernel.spill_bytes) == ("_double_kernel", "sm_80", 0)
+    assert "sm_80" in both.said
+    assert "sm_90" in both.said
+
+
+def test_without_a_compiler_the_trace_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It shows all the rest."""
+    monkeypatch.setattr(compiling, "is_available", lambda: False)
+    (tmp_path / "vector_add.py").write_text(
+        (REFERENCE / "vector_add" / "solution.py").read_text(encoding="utf-8")
+    )
+
+    seen = trace(tmp_path, "vector_add", None, "forward", Cache(), REFERENCE, [80])
+
+    assert seen.launches
+    assert not seen.compiled
+    assert seen.compiler_notes == ("kernels were not compiled: Triton is not installed here",)
+
+
+def test_an_arch_that_is_none_is_a_usage_error(course: Course) -> None:
+    """With those there are."""
+    wrong = course.run("trace", "double", "--arch", "sm_77")
+
+    assert wrong.code == 2
+    assert "got 'sm_77', want one of 'sm_80'" in wrong.said

@@ -15,6 +15,7 @@ import torch
 
 from grader.checks import Trial
 from grader.grading import Grading, Request, UsageError, grader_error, opened
+from grader.report.kernels import told
 from grader.runner import Recorder
 from grader.sandbox.client import Student
 from grader.scorecard import Check, Verdict
@@ -67,6 +68,21 @@ def pytest_configure(config: pytest.Config) -> None:
         context.__exit__(None, None, None)
 
     config.stash[CLOSE] = close
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What the compiler made of the kernels, and what it noted."""
+    compilers = config.stash[GRADING].compilers
+    lines = [
+        line
+        for name in compilers
+        for line in told(name, compilers[name].kernels(), compilers[name].notes)
+    ]
+    if lines:
+        terminalreporter.section("compiled kernels, nothing was run")
+        terminalreporter.write_line("\n".join(str(line) for line in lines))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
