@@ -46,9 +46,11 @@ def trace(
 
       python -m grader trace softmax
 
-      python -m grader trace matmul_relu --submission reference --cache-kb 16 --phase both
+      python -m grader trace gelu --submission my.py --phase both
 
-      python -m grader trace gelu --submission my.py --case M7-N131-float32 --json
+      python -m grader trace matmul_relu --submission reference --cache-kb 16
+
+      python -m grader trace softmax --case M63-N781-float32 --json
     """
     from grader import discover
     from grader import trace as tracing

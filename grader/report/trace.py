@@ -143,8 +143,8 @@ def _totals(trace: Trace) -> RenderableType:
     dram = sum((t.dram_read_bytes or 0) + (t.dram_written_bytes or 0) for t in moved)
     whole = "" if trace.phase == "forward" else ", forward and backward together"
     lines = [
-        f"elements read {trace.read:,}{_of(trace.allowed_read)}, written {trace.written:,}"
-        + _of(trace.allowed_written)
+        f"elements read {trace.read:,}{_of(trace.read, trace.allowed_read)}, written {trace.written:,}"
+        + _of(trace.written, trace.allowed_written)
         + whole
     ]
     if trace.n_launches == len(trace.launches):
@@ -156,8 +156,10 @@ def _totals(trace: Trace) -> RenderableType:
     return Group(*map(Text, lines))
 
 
-def _of(allowed: int | None) -> str:
-    return "" if allowed is None else f" of {allowed:,} allowed"
+def _of(n: int, allowed: int | None) -> str:
+    if allowed is None:
+        return ""
+    return f" of {allowed:,} allowed{' (too many)' if n > allowed else ''}"
 
 
 def _times(n_bytes: int, least: int) -> str:

@@ -66,8 +66,11 @@ def atomic(
     if buffer.written is not None:
         access.run.save(buffer.written, element)
         buffer.written[element] = True
-    if operation in {"cas", "xchg"} and (old == t.decode(buffer.raw[element])).all():
-        access.run.spin()
+    only_waits = operation in {"cas", "xchg"}
+    # an integer read by adding 0 to it is waited for, too
+    may_wait = only_waits or (t.is_int() and access.index.ndim == 1)
+    if may_wait and (old == t.decode(buffer.raw[element])).all():
+        access.run.spin(element, only_waits=only_waits)
     return Value(_scatter(access, old, t), t)
 
 

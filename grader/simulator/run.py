@@ -23,6 +23,7 @@ from grader.simulator.log import Finding, FindingKind, merge
 # blocks of one pass stay below this, so that they stay in the cache and memory stays bounded;
 # vector_add of 2**20 elements takes 2.4 ms so, 14 to 27 with 128 KB, 2 MB and 4 MB (1 MB of L2 a core)
 BLOCK_BYTES = 1 << 20
+# so often in a row an atomic may find and leave the same, until its programs are taken for waiting
 SPIN_LIMIT = 200
 # what a pass has overwritten by scattered stores; from here on none is kept twice
 JOURNAL_BYTES = 64 << 20
@@ -98,6 +99,7 @@ class LaunchState:
     accesses: list[TileAccess] | None = None  # for the cache model; None when nobody wants it
     clock: int = 0
     n_passes: int = 0
+    patience: int = SPIN_LIMIT  # with atomics that may wait, or not
     n_steps: int = 0  # passes, loop turns and integer atomics, undone ones counted in
     budget: int | None = None  # of steps; a launch that needs more is abandoned
     masked_loads: set[MaskedLoad] = field(default_factory=set)
@@ -118,7 +120,7 @@ class Run:
         self.coordinates = coordinates[:, ids]
         self.lineage = lineage
         self.program_ids: dict[int, Index] = {}
-        self.spins: Counter[Place] = Counter()
+        self.spins: dict[Place, tuple[Array, int]] = {}
         self._journal: list[tuple[Array, Any, Array]] = []
         self._journal_bytes = 0
         self._saved: set[tuple[Any, ...]] = set()
@@ -252,11 +254,18 @@ class Run:
         rows = np.arange(self.n)
         raise Split([rows[i : i + size] for i in range(0, self.n, size)], memory=True)
 
-    def spin(self) -> None:
-        """An atomic changed nothing; often enough at one line, and the group is waiting."""
+    def spin(self, element: Array, *, only_waits: bool) -> None:
+        """An atomic changed nothing; often enough at one line and elements, and the group waits.
+
+        Args:
+            element: What it looked at.
+            only_waits: A compare-and-swap or an exchange; an addition of 0 may also just count.
+        """
         place = kernel_place()
-        self.spins[place] += 1
-        if self.spins[place] > SPIN_LIMIT:
+        before, n = self.spins.get(place, (element, 0))
+        n = n + 1 if np.array_equal(before, element) else 1
+        self.spins[place] = element, n
+        if n > (SPIN_LIMIT if only_waits else self.launch.patience):
             raise Blocked(here())
 
 

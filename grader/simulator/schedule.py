@@ -21,9 +21,12 @@ from grader.simulator.errors import (
 )
 from grader.simulator.log import Finding
 from grader.simulator.memory import Buffer
-from grader.simulator.run import Abandoned, Blocked, LaunchState, Place, Run, Split
+from grader.simulator.run import SPIN_LIMIT, Abandoned, Blocked, LaunchState, Place, Run, Split
 
 Group = tuple[Array, "Counter[Place]"]
+# turns for an atomic that may wait, each given to all programs in turn; in the end without limit,
+# for one that only adds 0 to a counter: what waits in vain like that ends with the case's time
+_PATIENCE_STEPS = (SPIN_LIMIT, 4 * SPIN_LIMIT, 16 * SPIN_LIMIT, sys.maxsize)
 # a repeated run may take so many times the steps of the first, and some more
 _PATIENCE, _MORE = 4, 200
 # of another order so many passes are enough: a lock takes two a program, and all are alike
@@ -66,7 +69,10 @@ def run_all(
             except Blocked as blocked:
                 queue.append((ids, lineage))
                 n_blocked += 1
-                if n_blocked > len(queue):
+                if n_blocked > len(queue) and state.patience < _PATIENCE_STEPS[-1]:
+                    state.patience = next(n for n in _PATIENCE_STEPS if n > state.patience)
+                    n_blocked = 0
+                elif n_blocked > len(queue):
                     _deadlock(state, attempt, blocked, sum(len(g[0]) for g in queue))
 
 

@@ -190,6 +190,30 @@ def flag_of_the_first(lock_ptr, n):
 
 
 @triton.jit
+def polls_a_flag(lock_ptr, n):
+    """Reads by adding 0; those that wait come first here."""
+    if tl.program_id(0) == 0:
+        tl.atomic_xchg(lock_ptr, 1)
+    else:
+        while tl.atomic_add(lock_ptr, 0) == 0:
+            pass
+
+
+@triton.jit
+def counts_nothing(lock_ptr, n):
+    """A counter that stays 0 for thousands of turns; nobody waits."""
+    for k in range(4000):
+        tl.atomic_add(lock_ptr, k // 4000)
+
+
+@triton.jit
+def clears_words(lock_ptr, n):
+    """Exchanges of zeros against zeros, of one word after the other."""
+    for k in range(300):
+        tl.atomic_xchg(lock_ptr + k % 4, 0)
+
+
+@triton.jit
 def in_turn(lock_ptr, n):
     """Each program waits for the one with the next higher id."""
     turn = n - 1 - tl.program_id(0)
@@ -320,23 +344,32 @@ def test_all_is_written(kernels: types.ModuleType, name: str, out: torch.Tensor 
 
 
 @pytest.mark.parametrize(
-    "name", ["never_unlocked", "unlocked_by_some", "flag_nobody_sets", "counts_too_far"]
+    "name",
+    [
+        "never_unlocked",
+        "unlocked_by_some",
+        "flag_nobody_sets",
+        "counts_too_far",
+    ],
 )
 def test_deadlock(kernels: types.ModuleType, name: str) -> None:
     """The line where programs wait, in the exception and in the log."""
     with recording() as log, pytest.raises(DeadlockError, match="programs wait here"):
-        getattr(kernels, name)[(5,)](torch.zeros(1, dtype=torch.int32), 5)
+        getattr(kernels, name)[(5,)](torch.zeros(4, dtype=torch.int32), 5)
 
     (finding,) = log.findings
     assert (finding.kind, finding.kernel) == ("deadlock", name)
-    assert finding.source_line.startswith("while tl.atomic_cas")
+    assert finding.source_line.startswith("while tl.atomic_")
     assert "release it" in finding.advice
 
 
-@pytest.mark.parametrize("name", ["unlocked", "flag_of_the_first", "in_turn"])
+@pytest.mark.parametrize(
+    "name",
+    ["unlocked", "flag_of_the_first", "in_turn", "polls_a_flag", "counts_nothing", "clears_words"],
+)
 def test_waiting_that_ends(kernels: types.ModuleType, name: str) -> None:
     """Whichever programs the simulator takes first."""
     with recording() as log:
-        getattr(kernels, name)[(5,)](torch.zeros(1, dtype=torch.int32), 5)
+        getattr(kernels, name)[(5,)](torch.zeros(4, dtype=torch.int32), 5)
 
     assert log.findings == []
