@@ -73,13 +73,24 @@ def _run(path: Path, arguments: Sequence[str]) -> int:
         return FAILED
     except single_program.OutsideGridError:
         raise
+    except KeyboardInterrupt as error:
+        # where an endless loop was
+        _say(describe(error, "call", folder)["traceback"].rstrip())
+        raise
     except Exception as error:  # noqa: BLE001  the script may raise anything
-        told = describe(error, "call", folder)
-        if told["traceback"]:
-            _say(told["traceback"].rstrip())
-        _say(f"{told['type']}: {told['message']}")
+        _say_raised(error, folder)
         return FAILED
     return OK
+
+
+def _say_raised(error: Exception, folder: Path) -> None:
+    """The script's own lines, then the message, which some tracebacks end with already."""
+    told = describe(error, "call", folder)
+    message, lines = f"{told['type']}: {told['message']}", told["traceback"].rstrip()
+    if lines:
+        _say(lines)
+    if not any(line.startswith(told["type"]) for line in lines.splitlines()):
+        _say(message)
 
 
 @contextlib.contextmanager

@@ -259,6 +259,27 @@ def test_exit_codes_are_the_scripts_own(run: Run, end: str, code: int, said: str
     assert "grader" not in ran.err
 
 
+@pytest.mark.parametrize("text", ["def f(:\n", "raise ValueError('odd') from KeyError('x')\n"])
+def test_an_error_is_told_once(run: Run, text: str) -> None:
+    """A traceback that holds the message already is not followed by it."""
+    ran = run(text)
+
+    assert ran.code == 1
+    assert ran.err.count("SyntaxError" if "def" in text else "ValueError: odd") == 1
+
+
+def test_an_interrupted_script_says_where_it_was(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Ctrl-C in an endless loop; how the command then ends is the command line's affair."""
+    line = SCRIPT.count("\n") + 1
+
+    with pytest.raises(KeyboardInterrupt):
+        run(f"{SCRIPT}    raise KeyboardInterrupt\n")
+
+    assert f'File "script.py", line {line}' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [
