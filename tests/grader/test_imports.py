@@ -23,7 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("checks", "lab", "release", "simulate"),
     ("grading",),
     ("benchmark", "calibrate", "card", "trace"),
-    ("runner", "trace_command"),
+    ("runner",),
+    ("commands",),
     ("__main__",),
 )
 LAYER_OF = {part: i for i, parts in enumerate(LAYERS) for part in parts}

@@ -1,4 +1,4 @@
-"""The command `trace`: arguments, output and exit code only."""
+"""The command `trace`."""
 
 from __future__ import annotations
 

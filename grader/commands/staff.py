@@ -1,0 +1,123 @@
+"""Commands of staff: thresholds, is the assignment sound, stubs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from grader.exits import BELOW_MIN_SCORE, USAGE, fail
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def calibrate(
+    card: Annotated[
+        Path, typer.Argument(help="A scorecard of the reference, made on the course's GPU.")
+    ] = Path("out/scorecard.json"),
+    baseline: Annotated[
+        Literal["eager", "builtin", "compile"], typer.Option(help="What speed is paid against.")
+    ] = "eager",
+) -> None:
+    """Set the thresholds for speed from a scorecard of the reference, with 10 % to spare.
+
+    Thresholds hold for one GPU model; those of other models stay as they are.
+
+    For example:
+
+      make grade SUBMISSION=reference PYTHON=python3 && python3 -m grader calibrate
+
+      python -m grader calibrate card-of-the-reference.json --baseline compile
+    """
+    from grader import calibrate as calibration
+    from grader.scorecard import Scorecard
+
+    try:
+        measured = Scorecard.model_validate_json(card.read_bytes())
+        written = calibration.calibrate(measured, baseline, ROOT / "reference")
+    except OSError as error:
+        fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
+    except ValueError as error:
+        fail(f"{card}: {error}", USAGE)
+    for path in written:
+        print(f"written: {path.relative_to(ROOT)}")
+
+
+def verify(
+    problem: Annotated[list[str] | None, typer.Argument(help="Problems; all by default.")] = None,
+) -> None:
+    """Check the assignment itself: solutions pass, stubs earn nothing, wrong/ files are caught.
+
+    For example:
+
+      python -m grader verify
+
+      python -m grader verify softmax gelu
+    """
+    import pytest
+
+    from grader import discover
+
+    unknown = sorted(set(problem or ()) - set(discover.problem_names()))
+    if unknown:
+        known = ", ".join(discover.problem_names())
+        fail(f"there is no problem {', '.join(unknown)}; problems: {known}", USAGE)
+    tests = ROOT / "tests" / "problems"
+    names = " or ".join(problem or ())
+    raise typer.Exit(
+        pytest.main([str(tests), f"--rootdir={ROOT}", *(["-k", names] if names else [])])
+    )
+
+
+def stubs(
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if any is stale.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that git could not give back, too.")
+    ] = False,
+) -> None:
+    """Generate the stubs in assignment/ from the solutions in reference/.
+
+    A file in assignment/ with changes that are not committed is not overwritten: somebody may have
+    begun to fill it.
+
+    For example:
+
+      python -m grader stubs
+
+      python -m grader stubs --check
+    """
+    from grader.release import stubs as release
+
+    reference, assignment = ROOT / "reference", ROOT / "assignment"
+    try:
+        stale = release.stale_stubs(reference, assignment)
+        unsaved = [] if check or force else [path for path in stale if _unsaved(path)]
+        if unsaved:
+            names = ", ".join(str(path.relative_to(ROOT)) for path in unsaved)
+            fail(f"not committed, so not overwritten: {names} (--force overwrites)", USAGE)
+        changed = stale if check else release.write_stubs(reference, assignment)
+    except release.StubError as error:
+        fail(str(error), USAGE)
+    for path in changed:
+        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
+    if not changed:
+        print("all stubs are current")
+    if check and changed:
+        fail("run `make stubs` and commit the result", BELOW_MIN_SCORE)
+
+
+def _unsaved(path: Path) -> bool:
+    """Whether a file holds something that git could not give back."""
+    if not path.exists():
+        return False
+    asked = subprocess.run(
+        ["git", "status", "--porcelain", "--", path.name],
+        cwd=path.parent,
+        check=False,
+        capture_output=True,
+    )
+    return asked.returncode != 0 or bool(asked.stdout)
