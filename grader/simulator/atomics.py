@@ -11,7 +11,7 @@ from grader.simulator import dtypes
 from grader.simulator.access import Access, check_written
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
-from grader.simulator.errors import refuse
+from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.values import Value, value_of
 
 # the names that kernels know as tl.<name>
@@ -35,6 +35,7 @@ _UFUNCS: dict[str, np.ufunc] = {
     "xor": np.bitwise_xor,
 }
 _SEMANTICS = {None, "acquire", "release", "acq_rel", "relaxed"}
+_SCOPES = {None, "gpu", "cta", "sys"}
 
 
 def atomic(
@@ -83,7 +84,7 @@ def _access(
         return Access(f"atomic_{operation}", pointer, mask)  # refuses, with the reason
     t = pointer.dtype.element_ty
     if operation in {"and", "or", "xor"} and not t.is_int():
-        refuse(f"tl.atomic_{operation} takes integers, not {t}")
+        raise UnsupportedError(f"the simulator's tl.atomic_{operation} takes integers, not {t}")
     if t.is_bool() or (t.is_int() and t.itemsize < 4):  # noqa: PLR2004 - bytes of int32
         refuse(f"tl.atomic_{operation} does not take {t}; use int32 or int64")
     if operation in {"max", "min"} and t in {dtypes.float16, dtypes.bfloat16}:
@@ -169,6 +170,7 @@ def _of_one_value(operation: str) -> Callable[..., Value]:
     def apply(
         pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
     ) -> Value:
+        _check_scope(scope)
         return atomic(operation, pointer, (val,), mask, sem)
 
     apply.__name__ = f"atomic_{operation}"
@@ -182,4 +184,10 @@ atomic_xchg = _of_one_value("xchg")
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Value:
     """Store ``val`` where ``cmp`` is found; gives what was there."""
+    _check_scope(scope)
     return atomic("cas", pointer, (cmp, val), None, sem)
+
+
+def _check_scope(scope: Any) -> None:
+    if plain(scope) not in _SCOPES:
+        refuse(f"scope={plain(scope)!r}: use 'gpu', 'cta' or 'sys'")

@@ -16,6 +16,7 @@ from grader.simulator.operators import (
     floor_divide,
     multiply,
     negative,
+    positive,
     remainder,
     subtract,
 )
@@ -57,4 +58,4 @@ def bind_operators() -> None:
     setattr(constexpr, "__pow__", lambda a, b: a.value ** plain(b))  # noqa: B010 - as its siblings
     setattr(Value, "__neg__", negative)  # noqa: B010
     setattr(Value, "__invert__", invert)  # noqa: B010
-    setattr(Value, "__pos__", lambda a: a)  # noqa: B010
+    setattr(Value, "__pos__", positive)  # noqa: B010

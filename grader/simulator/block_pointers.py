@@ -101,6 +101,8 @@ def make_block_ptr(
     base: Value, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
 ) -> BlockPointer:
     """A block pointer into the tensor at ``base``."""
+    if sorted(sequence(order)) != list(range(len(sequence(block_shape)))):
+        refuse(f"order={tuple(sequence(order))} must name each axis of the block once")
     return BlockPointer(
         base, sequence(shape), sequence(strides), sequence(offsets), _sizes(block_shape)
     )
@@ -151,11 +153,15 @@ def load(
     if not isinstance(pointer, BlockPointer):
         if sequence(boundary_check):
             refuse("boundary_check belongs to block pointers; give tl.load a mask")
+        if plain(padding_option):
+            refuse("padding_option belongs to block pointers; give tl.load a mask and other")
         if plain(other) is not None and plain(mask) is None:
             refuse("tl.load: `other` cannot be provided without `mask`")
         return access.load(pointer, mask, other)
     if plain(mask) is not None or plain(other) is not None:
         refuse("a load through a block pointer takes boundary_check, not mask or other")
+    if plain(padding_option) == "nan" and not pointer.dtype.element_ty.is_floating():
+        refuse("padding_option='nan' is for floats; use 'zero'")
     lanes, inside = pointer.lanes(_axes(pointer, boundary_check))
     return access.load(lanes, inside, padding_value(padding_option))
 
@@ -178,9 +184,15 @@ def store(
         return
     if plain(mask) is not None:
         refuse("a store through a block pointer takes boundary_check, not a mask")
+    shape = value_of(value).shape
+    if shape and shape != pointer.block:
+        refuse(f"tl.store: the block has shape {pointer.block}, the value {shape}")
     lanes, inside = pointer.lanes(_axes(pointer, boundary_check))
     access.store(lanes, value, inside)
 
 
 def _axes(pointer: BlockPointer, boundary_check: Any) -> list[int]:
-    return [int(a) % len(pointer.block) for a in sequence(boundary_check)]
+    axes = [int(a) for a in sequence(boundary_check)]
+    if any(axis not in range(len(pointer.block)) for axis in axes):
+        refuse(f"boundary_check={tuple(axes)}: this block has axes 0 to {len(pointer.block) - 1}")
+    return axes

@@ -15,7 +15,7 @@ from grader.simulator.dtypes import Array, int1
 from grader.simulator.errors import refuse
 from grader.simulator.index import Condition
 from grader.simulator.operators import bare, formulas, is_pointer, operands
-from grader.simulator.values import Value, align, formula_value, value_of
+from grader.simulator.values import Value, formula_value, value_of
 
 
 def compare(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Any:
@@ -23,8 +23,8 @@ def compare(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Any:
     a, b = bare(a), bare(b)
     if b is None or a is None:
         return function is np.not_equal
-    if is_pointer(a) and is_pointer(b):
-        return Value(function(*align(a.data, b.data)), int1)
+    if is_pointer(a) or is_pointer(b):
+        refuse("pointers cannot be compared with anything but None: compare offsets")
     lazily = _condition(function, a, b)
     if lazily is not None:
         return lazily

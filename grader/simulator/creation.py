@@ -49,8 +49,9 @@ def constant(x: Any, what: str) -> int:
 def block_shape(shape: Any) -> tuple[int, ...]:
     """A shape given as one sequence; each axis a power of two, known at compile time."""
     given = plain(shape)
-    axes = given if isinstance(given, tuple | list) else (given,)
-    sizes = tuple(constant(n, "an axis of a block") for n in axes)
+    if not isinstance(given, tuple | list):
+        refuse(f"a shape is a tuple of constants such as (BLOCK,), not {given!r}")
+    sizes = tuple(constant(n, "an axis of a block") for n in given)
     for n in sizes:
         if n < 1 or n & (n - 1):
             refuse(f"shape {sizes}: each axis must be a power of 2, and {n} is not")
@@ -101,7 +102,7 @@ def arange(start: Any, end: Any) -> Value:
     return formula_value(formulas.lanes(first, n), int32)
 
 
-def full(shape: Any, value: Any, dtype: Any = None) -> Value:
+def full(shape: Any, value: Any, dtype: Any) -> Value:
     """A block filled with one number."""
     given, sizes = value_of(value), block_shape(shape)
     t = given.dtype if plain(dtype) is None else _scalar(dtype)

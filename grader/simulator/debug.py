@@ -32,6 +32,11 @@ _MAX_PRINTED_PROGRAMS = 4
 
 def multiple_of(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
     """Of interest to the compiler only."""
+    given = plain(values)
+    n_values = len(given) if isinstance(given, tuple | list) else 1
+    rank = len(value_of(input).shape)
+    if n_values != max(1, rank):
+        refuse(f"tl.multiple_of takes one value for each of the {rank} axes, not {n_values}")
     return input
 
 
@@ -80,6 +85,8 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002 - Triton's
     """Print the values of the first few programs."""
+    if not isinstance(plain(prefix), str):
+        refuse("tl.device_print begins with a text: tl.device_print('n', n)")
     current = run.current()
     if current.launch.is_repeat:
         return

@@ -99,13 +99,15 @@ def _check_dot(a: Value, b: Value) -> None:
 
 def _precision(input_precision: Any, allow_tf32: Any) -> str:
     given, allowed = plain(input_precision), plain(allow_tf32)
+    if given is not None and allowed is not None:
+        refuse("tl.dot takes input_precision or allow_tf32, not both")
     if dtypes.is_lifted():
         return "ieee"
     if given is None:
         if allowed is None:
             return _DEFAULT_PRECISION
         return "tf32" if allowed else "ieee"
-    if given not in {"tf32", "tf32x3", "ieee"}:
+    if given not in {"tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"}:
         refuse(f"input_precision={given!r}: use 'tf32', 'tf32x3' or 'ieee'")
     return str(given)
 

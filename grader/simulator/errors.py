@@ -95,6 +95,8 @@ def explained(error: Exception) -> Exception:
         if innermost_is_kernel:
             file, line = frame.f_code.co_filename, traceback.tb_lineno
         traceback = traceback.tb_next
+    if isinstance(error, RecursionError):
+        return CompilationError(_at(file, line, "a @triton.jit function may not call itself"))
     what = f"{type(error).__name__}: {error}"
     if innermost_is_kernel:
         return CompilationError(_at(file, line, what))

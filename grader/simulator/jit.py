@@ -13,7 +13,12 @@ from grader.simulator import debug, loops, mathematics, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
 from grader.simulator.dynamo import hide_from_dynamo
-from grader.simulator.errors import KERNEL_BUILTINS, CompilationError, UnsupportedError
+from grader.simulator.errors import (
+    KERNEL_BUILTINS,
+    CompilationError,
+    UnsupportedError,
+    refuse,
+)
 from grader.simulator.run import LaunchState
 from grader.simulator.values import Value
 
@@ -49,22 +54,18 @@ KERNEL_BUILTINS.update(
     print=debug.kernel_print,
     **rewriting.OPERATORS,
 )
-for _absent in (
-    "abs",
-    "sum",
-    "round",
-    "pow",
-    "sorted",
-    "any",
-    "all",
-    "divmod",
-    "map",
-    "filter",
-    "zip",
-    "enumerate",
-):
-    # not defined inside real kernels either
-    KERNEL_BUILTINS.pop(_absent, None)
+# what the compiler defines inside kernels, what rewriting needs, and the debugger (which breakpoint()
+# imports); no other function of Python's
+_DEFINED = {"float", "getattr", "int", "isinstance", "len", "list", "max", "min", "print"}
+_DEFINED |= {"locals", "breakpoint"}
+for _name, _value in vars(builtins).items():
+    is_error = isinstance(_value, type) and issubclass(_value, BaseException)
+    if (
+        callable(_value)
+        and not is_error
+        and _name not in {*_DEFINED, "range", "__build_class__", "__import__"}
+    ):
+        KERNEL_BUILTINS.pop(_name, None)
 
 
 class JITFunction:
@@ -123,6 +124,10 @@ class JITFunction:
                 f"launch it with a grid, {self.__name__}[grid](...)"
             )
         options = {k: v for k, v in kwargs.items() if not k.startswith("_")}
+        try:
+            self.signature.bind(*args, **options)
+        except TypeError as error:
+            refuse(f"{self.__name__}: {error}")
         return self.executable(run.current().launch)(*args, **options)
 
     def executable(self, state: LaunchState) -> Callable[..., Any]:

@@ -39,7 +39,7 @@ from grader.simulator.errors import (
     UnsupportedError,
     kernel_frame,
 )
-from grader.simulator.unsupported import INSTEAD
+from grader.simulator.unsupported import ABSENT, INSTEAD
 
 bindings.bind_operators()
 
@@ -72,10 +72,11 @@ def _module(name: str, names: dict[str, Any]) -> types.ModuleType:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         advice = INSTEAD.get(name, {}).get(attribute)
-        if advice is not None:
+        if advice is not None and name not in ABSENT:
             raise MissingNameError(f"{name}.{attribute} is not in the simulator: {advice}")
         near = difflib.get_close_matches(attribute, [n for n in names if n[0] != "_"], n=1)
         also = f"; did you mean {near[0]}?" if near else ""
+        also = f"; {advice}" if advice else also
         # in Triton neither, or in no release that the simulator follows
         kind = AttributeError if kernel_frame() is None else CompilationError
         raise kind(f"module {name} has no attribute {attribute!r}{also}")

@@ -94,7 +94,7 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 def unary(name: str, function: Callable[[Array], Array]) -> Callable[..., Value]:
     """A function of float32 or float64, under the name the student wrote."""
 
-    def apply(x: Any, *_: Any, **__: Any) -> Value:
+    def apply(x: Any) -> Value:
         given = _wide_float(name, x)
         return Value(function(given.data).astype(given.dtype.compute, copy=False), given.dtype)
 
@@ -188,6 +188,8 @@ def _propagates(propagate_nan: Any) -> bool:
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # noqa: A002
     """``x`` held between two bounds."""
+    if not value_of(x).dtype.is_floating():
+        refuse(f"tl.clamp takes floats, not {value_of(x).dtype}: use tl.minimum and tl.maximum")
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 

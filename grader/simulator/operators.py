@@ -234,10 +234,18 @@ def _float_remainder(x: Array, y: Array, t: dtype) -> Array:
     return np.where(np.isinf(y), x, left)
 
 
+def positive(a: Any) -> Value:
+    """``+a``, which kernels do not have."""
+    return refuse("a block has no unary plus: leave the + out")
+
+
 def negative(a: Any) -> Value:
     """``-a``."""
     x = value_of(a)
-    if not isinstance(x.dtype, dtype) or x.dtype.is_bool():
+    if not isinstance(x.dtype, dtype):
         refuse(f"unary minus does not take {x.dtype}")
+    if x.dtype.is_bool():
+        # modulo 2
+        return x
     # 0 - x, so that -(0.0) is 0.0
     return Value(np.subtract(0, x.data, dtype=x.data.dtype), x.dtype)

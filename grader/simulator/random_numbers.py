@@ -12,7 +12,7 @@ import numpy as np
 
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, float32, uint32
-from grader.simulator.errors import UnsupportedError
+from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.values import Value, align, value_of
 
 # the names that kernels know as tl.<name>
@@ -54,6 +54,8 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) ->
 
 
 def _made(seed: Any, counter: list[Array], n_rounds: Any) -> tuple[Value, ...]:
+    if not value_of(seed).dtype.is_int():
+        refuse(f"a seed is an integer, not {value_of(seed).dtype}")
     key = value_of(seed).data.astype(np.uint64)
     shape = (-1,) + (1,) * (counter[0].ndim - 1)
     k0, k1 = (key & _LOW).reshape(shape), (key >> _HALF).reshape(shape)

@@ -241,6 +241,8 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Value:  # noqa: 
 def gather(src: Any, index: Any, axis: Any) -> Value:
     """Pick elements along an axis."""
     x, i = value_of(src), value_of(index)
+    if not i.dtype.is_int() or len(i.shape) != len(x.shape):
+        refuse(f"tl.gather: the index has integers and as many axes as {x.shape}, not {i.shape}")
     n = np.broadcast_shapes(x.data.shape[:1], i.data.shape[:1])
     data = np.broadcast_to(x.data, n + x.shape)
     at = np.broadcast_to(i.data, n + i.shape)
@@ -251,6 +253,8 @@ def gather(src: Any, index: Any, axis: Any) -> Value:
 def histogram(input: Any, num_bins: Any, mask: Any = None) -> Value:  # noqa: A002
     """How often each of ``num_bins`` integers occurs, int32."""
     x, bins = value_of(input), int(plain(num_bins))
+    if len(x.shape) != 1 or not x.dtype.is_int():
+        refuse(f"tl.histogram takes integers along one axis, not {x.dtype} of shape {x.shape}")
     n = x.data.shape[0]
     keep = np.ones(x.data.shape, np.bool_)
     if plain(mask) is not None:

@@ -1,7 +1,7 @@
-"""What Python's own bytecode cannot do for a kernel: ``and``, ``or``, and the types of loops.
+"""What Python's own bytecode cannot do for a kernel: ``and``, ``or``, ``not``, and variables' types.
 
 Triton applies ``and`` and ``or`` to blocks elementwise, where Python asks for a truth value; and it
-refuses a variable that changes its type in a loop. A kernel that has any of these is compiled again
+refuses a variable that changes its type in a loop or a branch. A kernel that has any of these is compiled again
 with calls in their place, on the same lines; any other kernel's bytecode runs as it is.
 """
 
@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import run
+from grader.simulator import branches, run
 from grader.simulator.comparisons import bitwise
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
 from grader.simulator.errors import refuse
-from grader.simulator.promotion import scalar_type
 from grader.simulator.values import Value, value_of
 
 _AND, _OR = "__kernelgrade_and__", "__kernelgrade_or__"
+_NOT, _ASSERT = "__kernelgrade_not__", "__kernelgrade_assert__"
+_BRANCH, _IF = "__kernelgrade_branch__", "__kernelgrade_if"
+_HAD = "__kernelgrade_had"
 _CARRIED = "__kernelgrade_carried__"
 _TYPES, _CHECK, _BEFORE = "__kernelgrade_types__", "__kernelgrade_check__", "__kernelgrade_before"
 
@@ -54,22 +56,13 @@ def _types(variables: dict[str, Any], loop: tuple[str, int]) -> dict[str, tuple[
 
 
 def _carriable(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {
-        name: _type(value)
-        for name, value in variables.items()
-        if isinstance(value, Value | int | float)
-    }
+    kinds = {name: branches.kind(value) for name, value in variables.items()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def _carried(value: Any) -> Any:
     """A number that a loop assigns again is a value from the loop's start on, as on the GPU."""
     return value_of(value) if isinstance(value, int | float) else value
-
-
-def _type(value: Any) -> tuple[Any, Any]:
-    if isinstance(value, Value):
-        return value.dtype, value.shape
-    return scalar_type(value), ()
 
 
 def _check_types(
@@ -87,21 +80,19 @@ def _check_types(
     for name, was in before.items():
         if name in after and after[name] != was:
             refuse(
-                f"loop-carried variable {name} has initial type {_text(was)} but is re-assigned to "
-                f"{_text(after[name])} in the loop; make the type the same from the start"
+                f"loop-carried variable {name} has initial type {branches.text(was)} but is re-assigned to "
+                f"{branches.text(after[name])} in the loop; make the type the same from the start"
             )
     before.clear()
-
-
-def _text(given: tuple[Any, Any]) -> str:
-    t, shape = given
-    return f"{t}{list(shape)}" if shape else str(t)
 
 
 OPERATORS = {
     _CARRIED: _carried,
     _TYPES: _types,
     _CHECK: _check_types,
+    _BRANCH: branches.Branch,
+    _NOT: branches.logical_not,
+    _ASSERT: branches.check_assertion,
     _AND: _logical(np.bitwise_and, stops_at=False),
     _OR: _logical(np.bitwise_or, stops_at=True),
 }
@@ -115,9 +106,9 @@ def _is_unrolled(loop: ast.For | ast.While) -> bool:
     return isinstance(loop, ast.For) and "static_range" in ast.unparse(loop.iter)
 
 
-def _stored(loop: ast.For | ast.While) -> set[str]:
-    """Names that the body of a loop assigns, but for tl.constexpr ones."""
-    nodes = [n for statement in loop.body for n in ast.walk(statement)]
+def _stored(body: list[ast.stmt]) -> set[str]:
+    """Names that statements assign, but for tl.constexpr ones."""
+    nodes = [n for statement in body for n in ast.walk(statement)]
     constants = {id(n.target) for n in nodes if isinstance(n, ast.AnnAssign)}
     return {
         n.id
@@ -126,18 +117,48 @@ def _stored(loop: ast.For | ast.While) -> set[str]:
     }
 
 
-def _carry(name: str, loop: ast.For | ast.While) -> ast.stmt:
-    """``if "name" in locals(): name = carried(name)``, at the line of the loop."""
-    text = f"if {name!r} in locals():\n    {name} = {_CARRIED}({name})"
-    statement = ast.parse(text).body[0]
-    for node in ast.walk(statement):
-        if hasattr(node, "lineno"):
-            ast.copy_location(node, loop)
-    return statement
+def _stored_in_branches(loop: ast.For | ast.While) -> set[str]:
+    found = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.If)]
+    return {name for branch in found for name in _stored([*branch.body, *branch.orelse])}
+
+
+def _forget(name: str, had: str) -> str:
+    return f"if {name!r} in locals() and {name!r} not in {had}:\n    del {name}"
+
+
+def _carry(name: str) -> str:
+    return f"if {name!r} in locals():\n    {name} = {_CARRIED}({name})"
+
+
+def _at(place: ast.stmt, text: str) -> list[ast.stmt]:
+    """Statements from text, all at the line of another one."""
+    statements = ast.parse(text).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            if hasattr(node, "lineno"):
+                ast.copy_location(node, place)
+                # Python moves a call to the last line of what it is called on
+                node.end_lineno, node.end_col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    return statements
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return)
+
+
+def _after_branch(state: str, assigned: set[str], gone: set[str]) -> str:
+    """At the end of a branch: check types, make numbers values, forget what it alone assigns."""
+    lines = [f"if {state}.is_dynamic:", f"    {state}.check(locals())"]
+    for name in sorted(assigned):
+        keep = f"if {name!r} in locals():\n        {name} = {_CARRIED}({name})"
+        if name in gone:
+            keep = f"if {state}.leaves({name!r}, locals()):\n        del {name}\n    el{keep}"
+        lines.append(f"    {keep}")
+    return "\n".join(lines)
 
 
 class _Calls(ast.NodeTransformer):
-    """Puts calls in the place of ``and`` and ``or``, and around loops."""
+    """Puts calls in the place of operators and assertions, and around loops and branches."""
 
     def __init__(self, file: str, offset: int) -> None:
         self.file = file
@@ -153,7 +174,7 @@ class _Calls(ast.NodeTransformer):
         return self._loop(node)
 
     def _loop(self, node: ast.For | ast.While) -> Any:
-        stored = _stored(node)
+        stored, branched = _stored(node.body), _stored_in_branches(node)
         self.generic_visit(node)
         if _is_unrolled(node):
             return node
@@ -168,8 +189,56 @@ class _Calls(ast.NodeTransformer):
         ast.copy_location(before, node)
         ast.copy_location(after, node.body[-1])
         node.body.append(after)
-        carried = [_carry(variable, node) for variable in sorted(stored)]
-        return [*carried, ast.fix_missing_locations(before), ast.fix_missing_locations(node)]
+        # what a loop alone assigns is gone after it
+        had = f"{_HAD}_{self.n_loops}"
+        carried = [f"{had} = list(locals())", *map(_carry, sorted(stored))]
+        gone = "\n".join(_forget(name, had) for name in sorted(stored))
+        # nor does a turn see what a branch of the last one assigned
+        in_branches = "\n".join(_forget(name, had) for name in sorted(branched))
+        node.body[:0] = _at(node, in_branches)
+        return [
+            *_at(node, "\n".join(carried)),
+            ast.fix_missing_locations(before),
+            ast.fix_missing_locations(node),
+            *_at(node, gone),
+        ]
+
+    def visit_If(self, node: ast.If) -> Any:
+        """Remember types before a branch, compare them after it."""
+        then, other = _stored(node.body), _stored(node.orelse)
+        # a branch that returns says nothing about what comes after
+        one_sided = set() if _returns(node.body) or _returns(node.orelse) else then ^ other
+        self.generic_visit(node)
+        if not then | other:
+            return node
+        self.n_loops += 1
+        state = f"{_IF}_{self.n_loops}"
+        names: list[ast.expr] = [ast.Constant(name) for name in sorted(then | other)]
+        assigned = ast.Tuple(elts=names, ctx=ast.Load())
+        begin = ast.Assign(
+            targets=[ast.Name(id=state, ctx=ast.Store())],
+            value=_call(_BRANCH, node.test, _call("locals"), assigned),
+        )
+        ast.copy_location(begin, node)
+        node.test = ast.copy_location(ast.Name(id=state, ctx=ast.Load()), node.test)
+        # at the line that ran last, so that a debugger does not stop again
+        place = node.orelse[-1] if node.orelse else node
+        node.orelse += _at(place, _after_branch(state, other, one_sided & other))
+        node.body += _at(node.body[-1], _after_branch(state, then, one_sided & then))
+        return [ast.fix_missing_locations(begin), ast.fix_missing_locations(node)]
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """``not`` of a block is elementwise."""
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Not):
+            return node
+        return ast.fix_missing_locations(ast.copy_location(_call(_NOT, node.operand), node))
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """``assert`` is tl.device_assert."""
+        self.generic_visit(node)
+        call = ast.Expr(value=_call(_ASSERT, node.test, *([node.msg] if node.msg else [])))
+        return ast.fix_missing_locations(ast.copy_location(call, node))
 
     def _place(self, loop: ast.For | ast.While) -> ast.expr:
         """File and line of a loop, as code."""
@@ -188,6 +257,9 @@ class _Calls(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
+_REWRITTEN = (ast.Assert, ast.BoolOp, ast.For, ast.If, ast.Not, ast.While)
+
+
 def rewritten(fn: Any) -> types.CodeType:
     """The bytecode of a kernel, on the same lines, with calls for what Python cannot do."""
     code: types.CodeType = fn.__code__
@@ -200,7 +272,7 @@ def rewritten(fn: Any) -> types.CodeType:
     if not isinstance(function, ast.FunctionDef) or code.co_freevars:
         return code
     nodes = (node for part in function.body for node in ast.walk(part))
-    if not any(isinstance(node, ast.BoolOp | ast.For | ast.While) for node in nodes):
+    if not any(isinstance(node, _REWRITTEN) for node in nodes):
         return code
     function.decorator_list = []
     _Calls(code.co_filename, first - 1).generic_visit(function)

@@ -25,7 +25,10 @@ _REFUSED: dict[type[ast.AST], str] = {
     ast.NamedExpr: "Triton does not compile `:=`",
     ast.Delete: "Triton does not compile `del`",
     ast.FunctionDef: "Triton does not compile a function inside a kernel; write it outside",
-    ast.ListComp: "Triton does not compile list comprehensions",
+    ast.ClassDef: "Triton does not compile a class inside a kernel; write it outside",
+    ast.SetComp: "Triton does not compile sets",
+    ast.Set: "Triton does not compile sets",
+    ast.DictComp: "Triton does not compile dictionaries",
     ast.Dict: "Triton does not compile dictionaries",
     ast.Import: "Triton does not compile `import`; import at the top of the file",
     ast.ImportFrom: "Triton does not compile `import`; import at the top of the file",
@@ -79,17 +82,40 @@ def _check_node(
 
 def _refused_form(node: ast.AST) -> str | None:
     if isinstance(node, ast.Compare):
-        if len(node.ops) > 1:
-            return "Triton does not compile chained comparisons; write a < b and b < c"
-        if isinstance(node.ops[0], ast.In | ast.NotIn):
-            return "Triton does not compile `in`"
-    if isinstance(node, ast.Assign) and len(node.targets) > 1:
-        return "Triton does not compile a = b = c; write two assignments"
+        return _refused_comparison(node)
+    if isinstance(node, ast.Assign):
+        return _refused_assignment(node)
     if isinstance(node, ast.For | ast.While) and node.orelse:
         return "Triton does not compile `else` of a loop"
-    if isinstance(node, ast.For) and isinstance(node.iter, ast.List | ast.Tuple):
+    if isinstance(node, ast.For) and not isinstance(node.iter, ast.Call):
         return "Triton loops over range, tl.range and tl.static_range only"
+    if isinstance(node, ast.ListComp) and any(
+        isinstance(part.iter, ast.Call) for part in node.generators
+    ):
+        return "Triton does not compile list comprehensions over a range, only over a tuple"
     return None
+
+
+def _refused_comparison(node: ast.Compare) -> str | None:
+    if len(node.ops) > 1:
+        return "Triton does not compile chained comparisons; write a < b and b < c"
+    if isinstance(node.ops[0], ast.In | ast.NotIn):
+        return "Triton does not compile `in`"
+    return None
+
+
+def _refused_assignment(node: ast.Assign) -> str | None:
+    if len(node.targets) > 1:
+        return "Triton does not compile a = b = c; write two assignments"
+    if any(map(_is_nested, node.targets)):
+        return "Triton unpacks plain names only; write one assignment for each"
+    return None
+
+
+def _is_nested(target: ast.expr) -> bool:
+    return isinstance(target, ast.Tuple) and any(
+        isinstance(part, ast.Tuple | ast.Starred) for part in target.elts
+    )
 
 
 def _names(test: ast.expr) -> set[str]:

@@ -101,6 +101,8 @@ def _cut(pointers: Shape, mask: Any) -> tuple[Shape, list[Box]] | None:
     shape = tuple(map(max, pointers, condition.shape))
     if len(condition.shape) != rank or shape[1:] != pointers[1:]:
         return None
+    if any(m not in {1, n} for m, n in zip(condition.shape[1:], pointers[1:], strict=True)):
+        return None  # access.py refuses it, with the reason
     lanes = boxes.cut(shape, condition)
     return None if lanes is None else (shape, lanes)
 

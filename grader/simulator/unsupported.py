@@ -107,6 +107,8 @@ _LIBDEVICE = {
     ),
 }
 
+# what no release has had in these places, but other libraries have
+ABSENT = frozenset({"triton.language.math"})
 # module, name: what to use
 INSTEAD: dict[str, dict[str, str]] = {
     "triton": _TRITON,

@@ -486,7 +486,6 @@ REFUSED = {
     "shapes": ("tl.arange(0, 8) + tl.arange(0, 16)", r"\(8,\) and \(16,\)"),
     "exp of fp16": ("tl.exp(tl.arange(0, 8).to(tl.float16))", "fp16"),
     "if on a block": ("1 if tl.arange(0, 8) > 3 else 2", "tl.where"),
-    "not of a block": ("not (tl.arange(0, 8) > 3)", "~"),
     "builtins kernels do not have": ("abs(tl.arange(0, 8))", "abs"),
     "int() of a run-time value": ("int(n)", r"\.to\(tl\.int32\)"),
     "a mask of integers": ("tl.load(x_ptr + n, mask=n)", "int1"),
