@@ -1,7 +1,7 @@
-"""Which accesses integer atomics put in order: enough for spin locks and last-block counters.
+"""Which accesses integer atomics put in order: spin locks, last-block counters, chains of flags.
 
 Program p's access comes before program q's when p, after its access, used an integer atomic on a
-word that q used later, before its own. One hop: what p orders for q, and q for r, is not followed.
+word that q used later, before its own; or when a third program does likewise between the two.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ class Order:
     def __init__(self, syncs: Iterable[Sync]) -> None:
         # per program and word, the clocks of its atomics, ascending
         self._clocks: dict[int, dict[_Word, list[int]]] = defaultdict(dict)
+        # all atomics by clock
+        self._events: list[tuple[int, _Word, int]] = []
         for address, words, programs, clocks in syncs:
             for word, program, clock in zip(
                 words.tolist(), programs.tolist(), clocks.tolist(), strict=True
             ):
                 self._clocks[program].setdefault((address, word), []).append(clock)
+                self._events.append((clock, (address, word), program))
+        self._events.sort()
 
     @property
     def exists(self) -> bool:
@@ -50,8 +54,27 @@ class Order:
             np.concatenate([first, second], axis=1), axis=0, return_inverse=True
         )
         unordered = np.array([not self._ordered(*pair) for pair in both.tolist()], np.bool_)
+        # few are, and a look at one takes a look at all atomics: the first real race ends it
+        for k in np.flatnonzero(unordered).tolist():
+            unordered[k] = not self._ordered_by_others(*both[k].tolist())
+            if unordered[k]:
+                break
         found: Array = unordered[inverse.reshape(-1)]
         return found
+
+    def _ordered_by_others(self, p: int, p_clock: int, q: int, q_clock: int) -> bool:
+        """Whether a chain of atomics of other programs leads from one access to the other."""
+        programs, words = {p}, set()
+        for clock, word, program in self._events[bisect_left(self._events, (p_clock,)) :]:
+            if clock > q_clock:
+                return False
+            if program in programs:
+                words.add(word)
+            elif word in words:
+                programs.add(program)
+                if program == q:
+                    return True
+        return False
 
     def _ordered(self, p: int, p_clock: int, q: int, q_clock: int) -> bool:
         released, acquired = self._clocks.get(p, {}), self._clocks.get(q, {})

@@ -203,6 +203,36 @@ def unlock_by_store(x_ptr, sum_ptr, lock_ptr):
 
 
 @triton.jit
+def wait_for(flag_ptr):
+    while tl.atomic_cas(flag_ptr, 1, 1) != 1:
+        pass
+
+
+@triton.jit
+def chain_of_flags(x_ptr, sum_ptr, lock_ptr):
+    """Each program waits for the one before it; every second adds to the sum."""
+    pid = tl.program_id(0)
+    x = tl.load(x_ptr + pid * 16 + tl.arange(0, 16))
+    if pid > 0:
+        wait_for(lock_ptr + pid - 1)
+    if pid % 2 == 0:
+        add_under_lock(sum_ptr, x)
+    tl.atomic_xchg(lock_ptr + pid, 1)
+
+
+@triton.jit
+def broken_chain_of_flags(x_ptr, sum_ptr, lock_ptr):
+    """The program in the middle waits for nobody."""
+    pid = tl.program_id(0)
+    x = tl.load(x_ptr + pid * 16 + tl.arange(0, 16))
+    if (pid > 0) & (pid != 7):
+        wait_for(lock_ptr + pid - 1)
+    if pid % 2 == 0:
+        add_under_lock(sum_ptr, x)
+    tl.atomic_xchg(lock_ptr + pid, 1)
+
+
+@triton.jit
 def partial_sum(x_ptr, sum_ptr):
     pid = tl.program_id(0)
     tl.store(sum_ptr + pid, tl.sum(tl.load(x_ptr + pid * 16 + tl.arange(0, 16))))
@@ -280,6 +310,7 @@ RACY = {
     "load_add_store_of_pairs": "sum_ptr",
     "atomic_add_and_load": "sum_ptr",
     "neighbour": "sum_ptr",
+    "broken_chain_of_flags": "sum_ptr",
     "lock_of_another_group": "sum_ptr",
     "lock_of_its_own": "sum_ptr",
     "store_after_unlock": "sum_ptr",
@@ -301,6 +332,7 @@ CLEAN = [
     "lock_by_xchg",
     "lock_in_a_variable",
     "lock_of_a_group",
+    "chain_of_flags",
     "last_block_counter",
     "last_block_counter_by_inc",
 ]
@@ -361,6 +393,8 @@ def test_a_clean_kernel_is_not_accused_in_any_order(kernels: types.ModuleType, n
         torch.testing.assert_close(sums[0], x.sum(0))
     if "last_block" in name:
         torch.testing.assert_close(sums.view(-1)[100], x.sum())
+    if name == "chain_of_flags":
+        torch.testing.assert_close(sums[0], x[::2].sum(0))
     if name == "lock_of_a_group":
         torch.testing.assert_close(sums[:4], x.view(3, 4, COLS).sum(0))
 
@@ -395,6 +429,11 @@ def sync(
         pytest.param({(0, 0): 19, (0, 1): 11}, False, id="acquired-before-released"),
         pytest.param({(0, 0): 11, (1, 1): 19}, False, id="another-word"),
         pytest.param({(0, 0): 11, (1, 0): 12, (1, 1): 19}, True, id="the-second-word"),
+        # program 2 stands between them
+        pytest.param({(0, 0): 11, (0, 2): 12, (1, 2): 13, (1, 1): 14}, True, id="a-chain"),
+        pytest.param({(0, 0): 11, (0, 2): 13, (1, 2): 12, (1, 1): 14}, False, id="no-chain"),
+        pytest.param({(0, 0): 11, (0, 2): 12, (1, 2): 13, (2, 1): 14}, False, id="broken-chain"),
+        pytest.param({(0, 0): 9, (0, 2): 12, (1, 2): 13, (1, 1): 14}, False, id="begun-too-early"),
     ],
 )
 def test_what_orders_two_accesses(clocks: dict[tuple[int, int], int], *, is_ordered: bool) -> None:
