@@ -279,6 +279,10 @@ def test_continuous_integration_checks_then_tests(
     assert calls[0].startswith("-m ruff format --check")
     assert calls[4].startswith("-m pytest")
     assert "+ make check\n" in done.stdout
+    # what needs Triton gets it, and the last word is not its
+    with_triton = [call.strip() for call in calls if "triton and not gpu" in call]
+    assert with_triton == (["-m pytest -m triton and not gpu"] if succeeds else [])
+    assert "triton" not in calls[-1]
 
 
 def test_two_makes_at_once_set_up_once(course: Course) -> None:
