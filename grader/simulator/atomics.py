@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import dtypes
-from grader.simulator.access import Access, check_written
+from grader.simulator.access import check_written
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
+from grader.simulator.lanes import Access
 from grader.simulator.values import Value, value_of
 
 # the names that kernels know as tl.<name>

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.simulator import debug, loops, mathematics, rewriting, run, syntax
+from grader.simulator import debug, loops, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
 from grader.simulator.dynamo import hide_from_dynamo
@@ -19,7 +19,7 @@ from grader.simulator.errors import (
     UnsupportedError,
     refuse,
 )
-from grader.simulator.run import LaunchState
+from grader.simulator.launch_state import LaunchState
 from grader.simulator.values import Value
 
 LAUNCH_OPTIONS = frozenset(
@@ -49,8 +49,8 @@ def _either(ours: Callable[..., Any], python: Callable[..., Any]) -> Callable[..
 
 KERNEL_BUILTINS.update(
     range=loops.kernel_range,
-    min=_either(mathematics.minimum, builtins.min),
-    max=_either(mathematics.maximum, builtins.max),
+    min=_either(extremes.minimum, builtins.min),
+    max=_either(extremes.maximum, builtins.max),
     print=debug.kernel_print,
     **rewriting.OPERATORS,
 )

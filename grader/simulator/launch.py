@@ -27,9 +27,9 @@ from grader.simulator import (
 )
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
+from grader.simulator.launch_state import LaunchState
 from grader.simulator.log import Finding, cache_to_model, is_recording
 from grader.simulator.memory import Argument, Buffer, declared_type
-from grader.simulator.run import LaunchState
 from grader.simulator.specialisation import specialisation
 from grader.simulator.tensor_descriptors import TensorDescriptor
 from grader.simulator.values import Value, formula_value

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import reductions
+from grader.simulator import extremes, reductions
 from grader.simulator.constants import plain
-from grader.simulator.creation import cast, to_bool
-from grader.simulator.dtypes import Array, bfloat16, float32, float64, int1
+from grader.simulator.creation import to_bool
+from grader.simulator.dtypes import Array, float32, float64, int1
 from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.fused import fused_multiply_add
 from grader.simulator.operators import (
@@ -39,8 +39,7 @@ MATH = (
 # the names that kernels know as tl.<name>
 LANGUAGE = (
     *MATH,
-    *("PropagateNan", "cdiv", "clamp", "maximum", "minimum", "mul", "sigmoid", "softmax"),
-    *("swizzle2d", "where"),
+    *("cdiv", "mul", "sigmoid", "softmax", "swizzle2d", "where"),
 )
 
 _SMALLEST_NORMAL = np.finfo(np.float32).tiny
@@ -137,60 +136,6 @@ def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any 
     axis = plain(dim) or 0
     numerator = exp(subtract(x, expand_dims(reductions.max(x, axis), axis)))
     return divide(numerator, expand_dims(reductions.sum(numerator, axis), axis))
-
-
-def _comparable(x: Any) -> Value:
-    """As tl.maximum takes it: numbers are float32 or int32 values, bfloat16 becomes float32."""
-    value = value_of(x)
-    return cast(value, float32) if value.dtype is bfloat16 else value
-
-
-def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
-    """The larger; a NaN loses unless ``propagate_nan``, and -0.0 to 0.0."""
-    larger = np.maximum if _propagates(propagate_nan) else np.fmax
-    a, b, t = operands(_comparable(x), _comparable(y))
-    largest = larger(a, b)
-    both = _both_zero(a, b)
-    if both is not None:
-        largest = np.where(both, a + b, largest)
-    return Value(largest, t)
-
-
-def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
-    """The smaller; a NaN loses unless ``propagate_nan``, and 0.0 to -0.0."""
-    smaller = np.minimum if _propagates(propagate_nan) else np.fmin
-    a, b, t = operands(_comparable(x), _comparable(y))
-    smallest = smaller(a, b)
-    both = _both_zero(a, b)
-    if both is not None:
-        smallest = np.where(both, -(-a - b), smallest)
-    return Value(smallest, t)
-
-
-def _both_zero(a: Array, b: Array) -> Array | None:
-    """Where two floats are zeros, which NumPy takes for equal whatever their signs; None: nowhere."""
-    if a.dtype.kind != "f" or (a.size == 1 and a.any()) or (b.size == 1 and b.any()):
-        return None
-    both = (a == 0) & (b == 0)
-    return both if both.any() else None
-
-
-class PropagateNan:
-    """tl.PropagateNan."""
-
-    ALL = "all"
-    NONE = None
-
-
-def _propagates(propagate_nan: Any) -> bool:
-    return bool(plain(propagate_nan) == PropagateNan.ALL)
-
-
-def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # noqa: A002
-    """``x`` held between two bounds."""
-    if not value_of(x).dtype.is_floating():
-        refuse(f"tl.clamp takes floats, not {value_of(x).dtype}: use tl.minimum and tl.maximum")
-    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 def fma(x: Any, y: Any, z: Any) -> Value:
@@ -294,7 +239,7 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
     flat = add(mul(i, size_j), j)
     per_group = mul(size_g, size_j)
     first = mul(floor_divide(flat, per_group), size_g)
-    rows = minimum(subtract(size_i, first), size_g)
+    rows = extremes.minimum(subtract(size_i, first), size_g)
     within = remainder(flat, per_group)
     return add(first, remainder(within, rows)), floor_divide(within, rows)
 

@@ -14,7 +14,8 @@ import torch
 
 from grader.simulator import dtypes, fresh
 from grader.simulator.dtypes import FROM_TORCH, Array, dtype
-from grader.simulator.run import Abandoned, LaunchState, Run
+from grader.simulator.launch_state import LaunchState
+from grader.simulator.run import Abandoned, Run
 
 
 @dataclass(frozen=True)

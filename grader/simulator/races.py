@@ -15,9 +15,9 @@ import numpy as np
 from grader.simulator import advice
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import source_line
+from grader.simulator.launch_state import LaunchState, Touch
 from grader.simulator.log import Finding, FindingKind
 from grader.simulator.ordering import Order
-from grader.simulator.run import LaunchState, Touch
 
 _KINDS = ("read", "write", "atomic")
 _READ, _WRITE, _ATOMIC = range(3)

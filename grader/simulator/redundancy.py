@@ -7,9 +7,9 @@ import numpy as np
 from grader.simulator import advice
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import source_line
+from grader.simulator.launch_state import LaunchState, Touch
 from grader.simulator.log import Finding
 from grader.simulator.races import alike
-from grader.simulator.run import LaunchState, Touch
 
 
 def repeated_axis(launch: LaunchState, coordinates: Array, written: frozenset[int]) -> int | None:

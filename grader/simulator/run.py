@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -18,30 +17,16 @@ from grader.simulator.cache import TileAccess
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import kernel_frame, source_line
 from grader.simulator.index import Index
+from grader.simulator.launch_state import SPIN_LIMIT, LaunchState, MaskedLoad, Touch
 from grader.simulator.log import Finding, FindingKind, merge
 
 # blocks of one pass stay below this, so that they stay in the cache and memory stays bounded;
 # vector_add of 2**20 elements takes 2.4 ms so, 14 to 27 with 128 KB, 2 MB and 4 MB (1 MB of L2 a core)
 BLOCK_BYTES = 1 << 20
-# so often in a row an atomic may find and leave the same, until its programs are taken for waiting
-SPIN_LIMIT = 200
 # what a pass has overwritten by scattered stores; from here on none is kept twice
 JOURNAL_BYTES = 64 << 20
 
 Place = tuple[CodeType | None, int]
-
-
-@dataclass(frozen=True, order=True)
-class MaskedLoad:
-    """A load without ``other`` whose mask left out lanes.
-
-    Attributes:
-        cut: Axes of the block along which it did.
-    """
-
-    place: tuple[str, int]  # file and line
-    argument: str
-    cut: tuple[int, ...]
 
 
 class Split(Exception):  # noqa: N818 - control flow, not an error
@@ -63,49 +48,6 @@ class Blocked(Exception):  # noqa: N818 - control flow, not an error
 
 class Abandoned(Exception):  # noqa: N818 - control flow, not an error
     """This run of the launch, one of several, takes too long; what was seen of it stands."""
-
-
-@dataclass(frozen=True)
-class Touch:
-    """One access to a buffer under suspicion: element and program of each lane, and when."""
-
-    kind: str  # "read", "write" or "atomic"
-    element: Array
-    program: Array
-    clock: int
-    values: Array  # what a write writes
-    argument: Any
-    place: tuple[str, int]
-
-
-@dataclass
-class LaunchState:
-    """What all passes of one launch share."""
-
-    kernel: str
-    grid: tuple[int, int, int]
-    checked: bool
-    definition: tuple[str, int] = ("?", 0)  # file and line of the kernel
-    tracked: frozenset[int] = frozenset()  # buffer addresses
-    suspects: set[int] = field(default_factory=set)
-    traffic: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    touches: dict[int, list[Touch]] = field(default_factory=dict)
-    syncs: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
-    float_atomics: set[str] = field(default_factory=set)
-    executables: dict[Any, Any] = field(default_factory=dict)
-    # file and line of a loop, programs, and how often each of them ran its body
-    turns: list[tuple[tuple[str, int], Array, int]] = field(default_factory=list)
-    accesses: list[TileAccess] | None = None  # for the cache model; None when nobody wants it
-    clock: int = 0
-    n_passes: int = 0
-    patience: int = SPIN_LIMIT  # with atomics that may wait, or not
-    n_steps: int = 0  # passes, loop turns and integer atomics, undone ones counted in
-    budget: int | None = None  # of steps; a launch that needs more is abandoned
-    masked_loads: set[MaskedLoad] = field(default_factory=set)
-    is_repeat: bool = False  # only to learn more of what was run and shown before
-    # where, and with which sign, masked lanes are infinite in this run
-    trial: tuple[tuple[str, int], float] | None = None
 
 
 class Run:

@@ -19,9 +19,10 @@ from grader.simulator.errors import (
     explained,
     source_line,
 )
+from grader.simulator.launch_state import SPIN_LIMIT, LaunchState
 from grader.simulator.log import Finding
 from grader.simulator.memory import Buffer
-from grader.simulator.run import SPIN_LIMIT, Abandoned, Blocked, LaunchState, Place, Run, Split
+from grader.simulator.run import Abandoned, Blocked, Place, Run, Split
 
 Group = tuple[Array, "Counter[Place]"]
 # turns for an atomic that may wait, each given to all programs in turn; in the end without limit,

@@ -10,9 +10,9 @@ import numpy as np
 from grader.simulator import advice, cache, log
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import source_line
+from grader.simulator.launch_state import LaunchState
 from grader.simulator.log import ArgumentTraffic, Finding, Launch, Loop
 from grader.simulator.memory import Argument, Buffer
-from grader.simulator.run import LaunchState
 from grader.simulator.specialisation import Specialisation
 
 

@@ -19,10 +19,11 @@ import numpy as np
 from grader.simulator import advice, run, schedule
 from grader.simulator.dtypes import Array, dtype
 from grader.simulator.errors import source_line
+from grader.simulator.launch_state import LaunchState, MaskedLoad
 from grader.simulator.log import Finding
 from grader.simulator.memory import Buffer, Contents
 from grader.simulator.races import alike
-from grader.simulator.run import LaunchState, MaskedLoad, Run
+from grader.simulator.run import Run
 from grader.simulator.values import Value
 
 # beyond that a launch is not tried: it would take long, and smaller ones show the same

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from grader.simulator import run
-from grader.simulator.run import LaunchState, Run
+from grader.simulator.launch_state import LaunchState
+from grader.simulator.run import Run
 
 N = 1024
 
