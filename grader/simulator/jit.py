@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.simulator import debug, loops, rewriting, run, syntax
+from grader.simulator import debug, extremes, loops, rewriting, run, syntax
 from grader.simulator import launch as launching
 from grader.simulator.constants import constexpr, plain
 from grader.simulator.dynamo import hide_from_dynamo
