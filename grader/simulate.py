@@ -129,8 +129,11 @@ def _tell(log: simulator.Log) -> None:
         _say(str(finding).replace(here, ""))
     counted = Counter(launch.kernel for launch in log.launches)
     launches = ", ".join(name if n == 1 else f"{name} x {n}" for name, n in counted.items())
-    n_found = sum(finding.kind != "note" for finding in log.findings)
-    _say(f"simulated {launches or 'no kernel'}: {n_found or 'no'} finding{'s' * (n_found != 1)}")
+    n_notes = sum(finding.kind == "note" for finding in log.findings)
+    n_found = len(log.findings) - n_notes
+    notes = f", {n_notes} note{'s' * (n_notes != 1)}" if n_notes else ""
+    found = f"{n_found or 'no'} finding{'s' * (n_found != 1)}"
+    _say(f"simulated {launches or 'no kernel'}: {found}{notes}")
 
 
 def _say(text: str) -> None:

@@ -98,6 +98,21 @@ def test_a_script_runs_as_python_would_run_it(run: Run) -> None:
     assert ran.err == "simulated add_kernel: no findings\n"
 
 
+def test_notes_are_counted_apart(run: Run) -> None:
+    """A sum over lanes that a mask without `other` left out is a note, and no finding."""
+    text = SCRIPT.replace(
+        "    acc = tl.zeros(",
+        "    few = tl.arange(0, BLOCK_SIZE) < 3\n"
+        "    total = tl.sum(tl.load(x_ptr + tl.arange(0, BLOCK_SIZE), mask=few), axis=0)\n"
+        "    acc = 0 * total + tl.zeros(",
+    )
+
+    ran = run(text)
+
+    assert ran.code == 0
+    assert ran.err.endswith("simulated add_kernel: no findings, 1 note\n")
+
+
 def test_compiled_functions_run_as_they_are(run: Run) -> None:
     """A kernel launched from one is simulated, and stepped into, as any other."""
     text = SCRIPT.replace(
