@@ -19,6 +19,7 @@ def load(pointer: Any, mask: Any, other: Any) -> Value:
 
     Out of bounds, a lane gets what lies in the storage there, and NaN beyond it.
     """
+    _check_other(pointer, other)
     tile = tiles.find(pointer, mask)
     found = None if tile is None else tiles.load(tile, other)
     if found is not None:
@@ -41,6 +42,20 @@ def load(pointer: Any, mask: Any, other: Any) -> Value:
         filler = dtypes.convert(fill.data, fill.dtype, t)
         data = np.where(access.mask, data, align(data, filler)[1])
     return Value(data, t)
+
+
+def _check_other(pointer: Any, other: Any) -> None:
+    """Refuse a block that does not fit the pointers; a number fits any."""
+    if type(other) is not Value or not other.shape or type(pointer) is not Value:
+        return
+    fits = len(other.shape) == len(pointer.shape) and all(
+        m in {1, n} for m, n in zip(other.shape, pointer.shape, strict=True)
+    )
+    if not fits:
+        refuse(
+            f"tl.load: `other` has shape {other.shape}, but the pointer has shape {pointer.shape}; "
+            "give it that shape, or one number"
+        )
 
 
 def _cut_axes(mask: Array) -> tuple[int, ...]:

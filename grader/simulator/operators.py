@@ -219,13 +219,18 @@ def floor_divide(a: Any, b: Any) -> Value:
 def remainder(a: Any, b: Any) -> Value:
     """``a % b``, with the sign of a, as C does."""
     pair = formulas(bare(a), bare(b))
-    if pair is not None and pair[1].shape == (1,) and type(a) is Value:
+    if pair is not None and pair[1].shape == (1,) and type(a) is Value and _share_sign(a, b):
         # the usual wrapping of row numbers changes nothing in most tiles
         dividend, divisor, t = pair
         if dividend.low >= 0 and dividend.high < divisor.offset and t is a.dtype:
             return a
     x, y, t = operands(a, b, division=True)
     return Value(_float_remainder(x, y, t) if t.is_floating() else np.fmod(x, y), t)
+
+
+def _share_sign(a: Value, b: Any) -> bool:
+    """Whether both are signed or both unsigned; a number takes the other's type."""
+    return type(b) is not Value or a.dtype.signed == b.dtype.signed
 
 
 def _float_remainder(x: Array, y: Array, t: dtype) -> Array:

@@ -48,11 +48,16 @@ def _logical(function: Callable[[Any, Any], Any], *, stops_at: bool) -> Callable
     return apply
 
 
-def _types(variables: dict[str, Any], loop: tuple[str, int]) -> dict[str, tuple[Any, Any]]:
-    """Before a loop: type and shape of what it may carry, values and numbers."""
+def _types(
+    variables: dict[str, Any], loop: tuple[str, int], counters: tuple[str, ...]
+) -> dict[str, tuple[Any, Any]]:
+    """Before a loop: type and shape of what it may carry, values and numbers.
+
+    Not of the variable that it counts with, which is its own.
+    """
     # a loop without a turn is seen, too
     run.current().turns[loop] += 0
-    return _carriable(variables)
+    return _carriable({name: v for name, v in variables.items() if name not in counters})
 
 
 def _carriable(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -117,6 +122,14 @@ def _stored(body: list[ast.stmt]) -> set[str]:
     }
 
 
+def _counters(loop: ast.For | ast.While) -> ast.expr:
+    """The name that a loop counts with, if any, as code."""
+    names: list[ast.expr] = []
+    if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
+        names.append(ast.Constant(loop.target.id))
+    return ast.Tuple(elts=names, ctx=ast.Load())
+
+
 def _stored_in_branches(loop: ast.For | ast.While) -> set[str]:
     found = [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.If)]
     return {name for branch in found for name in _stored([*branch.body, *branch.orelse])}
@@ -175,6 +188,7 @@ class _Calls(ast.NodeTransformer):
 
     def _loop(self, node: ast.For | ast.While) -> Any:
         stored, branched = _stored(node.body), _stored_in_branches(node)
+        counters = _counters(node)
         self.generic_visit(node)
         if _is_unrolled(node):
             return node
@@ -182,7 +196,8 @@ class _Calls(ast.NodeTransformer):
         name = f"{_BEFORE}_{self.n_loops}"
         target = [ast.Name(id=name, ctx=ast.Store())]
         before = ast.Assign(
-            targets=list(target), value=_call(_TYPES, _call("locals"), self._place(node))
+            targets=list(target),
+            value=_call(_TYPES, _call("locals"), self._place(node), counters),
         )
         now = ast.Name(id=name, ctx=ast.Load())
         after = ast.Expr(value=_call(_CHECK, now, _call("locals"), self._place(node)))

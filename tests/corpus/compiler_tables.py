@@ -41,6 +41,13 @@ REFUSED: dict[str, tuple[str, str]] = {
         "for k in range(n):\n    y = x\ntl.store(x_ptr + i, y)",
         "y",
     ),
+    "loop within counts with another type": (
+        (
+            "y = 0\nfor k in range(n):\n    y += 1\n"
+            "for j in range(2):\n    for k in range(n.to(tl.int64), 20):\n        y += 1"
+        ),
+        "initial type int32",
+    ),
     "loop changes type": ("y = 0\nfor k in range(n):\n    y += 1.5", "initial type int32"),
     "loop changes shape": ("y = 0.0\nfor k in range(n):\n    y += x", "initial type fp32"),
     "chained": ("y = 0 < n < 5", "chained"),
@@ -112,6 +119,19 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "load int": ("y = tl.load(i)", "pointer"),
     "load other no mask": ("y = tl.load(x_ptr + i, other=0.0)", "mask"),
+    "load other of more axes": (
+        "y = tl.load(x_ptr + i, mask=i < n, other=tl.zeros((1, 16), tl.float32))",
+        "`other` has shape",
+    ),
+    "load other of fewer axes": (
+        "y = tl.load(x_ptr + i[:, None], mask=i[:, None] < n, other=tl.zeros((16,), tl.float32))",
+        "`other` has shape",
+    ),
+    "load other too large": (
+        "y = tl.load(x_ptr + i, mask=i < n, other=tl.zeros((32,), tl.float32))",
+        "`other` has shape",
+    ),
+    "remainder of mixed signs": ("y = i.to(tl.uint32) % n", "signed"),
     "load mask int": ("y = tl.load(x_ptr + i, mask=i)", "int1"),
     "load mask wrong shape": ("y = tl.load(x_ptr + i, mask=tl.arange(0, 8) < n)", "shape"),
     "load cache bad": ("y = tl.load(x_ptr + i, cache_modifier='.wb')", "cache_modifier"),
@@ -199,6 +219,13 @@ ACCEPTED: dict[str, str] = {
     "if const changes type": "y = 1\nif BLOCK > 3:\n    y = x\ntl.store(x_ptr + i, y)",
     "elif const": "if BLOCK == 1:\n    y = 1\nelif BLOCK == 16:\n    y = 2\nelse:\n    y = 3.0",
     "loop var in static": "for k in tl.static_range(2):\n    y = x\ntl.store(x_ptr + i, y)",
+    "loops of other types count with one name": (
+        "y = 0\nfor k in range(n):\n    y += 1\nfor k in range(n.to(tl.int64), 20):\n    y += 1"
+    ),
+    "load other repeated": (
+        "y = tl.load(x_ptr + i[:, None] + i[None, :], mask=i[:, None] < n,"
+        " other=tl.zeros((16, 1), tl.float32))"
+    ),
     "loop const int": "y = 0\nfor k in range(n):\n    y += k",
     "not scalar": "if not (n > 3):\n    tl.store(x_ptr, 1.0)",
     "not block": "y = not (x > 3)",
