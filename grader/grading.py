@@ -95,12 +95,23 @@ class Grading:
                 # where a debugger's breakpoints are set
                 file = self.taken.originals.get(file.name, file)
             # where the kernels run on a GPU, it has compiled them; a debugger wants no second process
-            elif target == "sim" and compiling.is_available():
+            elif target == "sim" and problem.kind == "kernel" and compiling.is_available():
                 self.compilers.setdefault(problem.name, Compiler(self.connect, file, self.arch))
-            compiler = self.compilers.get(problem.name)
-            student = Student(self.connect, file, problem.name, target=target, compiler=compiler)
+            student = Student(
+                self.connect,
+                file,
+                problem.name,
+                target=target,
+                compiler=self.compilers.get(problem.name),
+                scenario=self._scenario(problem),
+            )
             self._student = (problem.name, student)
         return self._student[1]
+
+    def _scenario(self, problem: Problem) -> Path | None:
+        if problem.kind == "kernel":
+            return None
+        return self.request.reference.resolve() / problem.name / "scenario.py"
 
     def inputs(self, trial: Trial) -> Inputs:
         """The inputs of a test: the same for all groups of a case."""

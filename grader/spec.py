@@ -10,7 +10,9 @@ import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+
+from grader.scenarios import Log, Mistake
 
 if TYPE_CHECKING:
     import torch
@@ -117,7 +119,12 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Name used in test ids, messages and scorecards, such as ``M63-N781-float16-strided``."""
+        """Name used in test ids, messages and scorecards, such as ``M63-N781-float16-strided``.
+
+        A case without dims, as scenarios have, is named by its variant alone.
+        """
+        if not self.dims and self.variant:
+            return self.variant
         parts = [_dims_text(self.dims), self.dtype]
         if self.layout != "contiguous":
             parts.append(self.layout)
@@ -225,7 +232,10 @@ class Problem:
         differentiable: Gradients of all floating tensor inputs are asked for.
         saved_shape: Shape of the one tensor the forward must save for backward, or None.
         own_share: Per phase, the fraction of GPU time that must be spent in the student's kernels.
-        judge: Scenarios only: ``(case, log)`` to a check.
+        judge: Scenarios only: ``(case, arguments, log)`` to what is wrong, or None. The arguments
+            are what ``make_inputs`` drew; the log comes from the student's process.
+        not_checkable: ``(case, device)`` with device "cpu" or "cuda" to why this machine cannot
+            check the case, or "". Asked in the verifier, never in the student's process.
     """
 
     name: str
@@ -243,7 +253,8 @@ class Problem:
     benchmark_cases: tuple[BenchmarkCase, ...] = ()
     saved_shape: Callable[[Case], tuple[int, ...] | None] = lambda _case: None
     own_share: Mapping[Phase, float] = field(default_factory=dict)
-    judge: Callable[[Case, Any], Any] | None = None
+    judge: Callable[[Case, Inputs, Log], Mistake | None] | None = None
+    not_checkable: Callable[[Case, str], str] = lambda _case, _device: ""
 
     def __post_init__(self) -> None:
         _one_of(self.kind, Kind, f"{self.name}: kind")
@@ -275,3 +286,57 @@ class Problem:
     def cases_in(self, group: Group) -> tuple[Case, ...]:
         """The cases of one test group, in order."""
         return tuple(case for case in self.cases if group in case.groups)
+
+
+def scenario_case(name: str, why: str, **settings: Any) -> Case:
+    """A case of a scenario: a name, a reason, and any of ``Case``'s other fields."""
+    forward: frozenset[Group] = frozenset({"forward"})
+    return Case(
+        **{"dims": {}, "dtype": "float32", "variant": name, "groups": forward, **settings}, why=why
+    )
+
+
+def scenario(
+    *,
+    name: str,
+    points: int,
+    cases: tuple[Case, ...],
+    judge: Callable[[Case, Inputs, Log], Mistake | None],
+    make_inputs: Callable[[Case, torch.Generator], Inputs] = lambda case, _rng: dict(case.scalars),
+    not_checkable: Callable[[Case, str], str] = lambda _case, _device: "",
+) -> Problem:
+    """A problem that is judged by what its ``scenario.py`` saw, and asks for no kernel.
+
+    ``scenario.py`` lies beside problem.py, ships, and runs in the student's process. It defines
+
+        ENTRIES = ("occupancy", ...)      functions the submission must have
+        def run(submission, case, arguments) -> dict      submission: the imported module; case: the
+                                                          case's id; arguments: by name, as drawn
+
+    Args:
+        name: As in ``Problem``.
+        points: As in ``Problem``.
+        cases: All in the group forward.
+        judge: As in ``Problem``.
+        make_inputs: Draws the arguments, numbers and bools; the case's scalars by default.
+        not_checkable: As in ``Problem``.
+    """
+
+    def nothing(*_: object) -> NoReturn:
+        raise TypeError(f"{name} is a scenario: it has no oracle, tolerance, traffic or work")
+
+    return Problem(
+        name=name,
+        kind="scenario",
+        points=points,
+        cases=cases,
+        make_inputs=make_inputs,
+        oracle=nothing,
+        tolerance=nothing,
+        min_bytes=nothing,
+        flops=nothing,
+        traffic=nothing,
+        baselines={},
+        judge=judge,
+        not_checkable=not_checkable,
+    )

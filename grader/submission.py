@@ -15,6 +15,7 @@ from pathlib import Path
 from grader.scorecard import Submission
 
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h"})
+CUDA_SUFFIXES = (".cu",)  # of the file that a Python file of the same name compiles
 MAX_FILE_BYTES = 1024 * 1024
 MAX_FILES = 100
 
@@ -94,12 +95,18 @@ def _sources(path: Path, problems: list[str]) -> tuple[dict[str, Path], list[str
                 f"{path} is no Python file of at most {MAX_FILE_BYTES >> 20} MiB that can be read"
                 " (links are not followed)"
             )
-        return {f"{problems[0]}.py": path}, []
+        beside = {f"{problems[0]}{suffix}": path.with_suffix(suffix) for suffix in CUDA_SUFFIXES}
+        beside = {name: source for name, source in beside.items() if source.is_file()}
+        return {f"{problems[0]}.py": path, **beside}, []
     if not path.is_dir():
         raise SubmissionError(
             f"there is no folder {path}: pass the folder with the <problem>.py files"
         )
-    solutions = {f"{name}.py": path / name / "solution.py" for name in problems}
+    solutions = {
+        f"{name}{suffix}": path / name / f"solution{suffix}"
+        for name in problems
+        for suffix in (".py", *CUDA_SUFFIXES)
+    }
     is_reference = any((path / name / "problem.py").is_file() for name in problems)
     if is_reference:
         return {name: source for name, source in solutions.items() if source.is_file()}, []

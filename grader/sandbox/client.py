@@ -20,7 +20,8 @@ from grader.sandbox.compiling import Compiler
 from grader.sandbox.launcher import STOP_S
 from grader.sandbox.line import Backend, Connect, Connection
 from grader.sandbox.protocol import Packed, PeerClosedError, ProtocolError, pack
-from grader.sandbox.replies import Raised, Reply, Returned
+from grader.sandbox.replies import Raised, Reply, Returned, ScenarioReply
+from grader.scenarios import Log
 from grader.scorecard import Attempt, Isolation, Verdict
 from grader.spec import Case, Inputs
 
@@ -37,7 +38,7 @@ LOAD_TIMEOUT_S: Final = 60.0
 
 # a compiler's message that names the line needs no traceback: "gelu.py:6: ...", "at 5:8: ..."
 _LOCATION = re.compile(r"\w+\.py:\d+|at \d+:\d+:")
-_TEST_OPERATIONS = frozenset({"load", "forward", "vjp"})
+_TEST_OPERATIONS = frozenset({"load", "forward", "vjp", "scenario"})
 _KIND_VERDICT = {
     "not_implemented": Verdict.NOT_IMPLEMENTED,
     "compile_error": Verdict.COMPILE_ERROR,
@@ -86,6 +87,7 @@ class Student:
     Attributes:
         target: Where forward and backward run; gradcheck and memory always use the simulator.
         compiler: Compiles what forward and backward launch in the simulator; None where it cannot.
+        scenario_file: The scenario.py of a scenario; None for a problem of kernels.
         attempts: Workers that ended before we ended them.
         isolation: What confines the first worker, probed before it sees the submission.
     """
@@ -98,9 +100,11 @@ class Student:
         *,
         target: Backend = "sim",
         compiler: Compiler | None = None,
+        scenario: Path | None = None,
     ) -> None:
         self.target = target
         self.compiler = compiler
+        self.scenario_file = scenario
         self.attempts: list[Attempt] = []
         self.isolation: Isolation | None = None
         self._connect = connect
@@ -151,6 +155,17 @@ class Student:
         header |= _for_simulator(cache, autotune_config)
         tensors += [_pack(f"grad_output:{k}", grad, lift=lift) for k, grad in grad_outputs.items()]
         return self._call("vjp", header, tensors, backend, case, lift=lift)
+
+    def scenario(self, case: Case, arguments: Inputs) -> Log:
+        """Run one case of a scenario on the target; its log. Raises as ``forward``."""
+        reply, _ = self.ask(
+            "scenario",
+            {"case": case.id, "arguments": dict(arguments)},
+            backend=self.target,
+            timeout_s=case.timeout_s,
+        )
+        assert isinstance(reply, ScenarioReply)
+        return reply.log
 
     def ask(
         self,
@@ -239,6 +254,7 @@ class Student:
             "entry": self._entry,
             "backend": backend,
             "lift": lift,
+            "scenario": None if self.scenario_file is None else str(self.scenario_file),
         }
         try:
             self._ask("load", header, (), backend, LOAD_TIMEOUT_S)

@@ -77,6 +77,13 @@ class Returned(Reply):
     """Elements over all launches; an atomic counts as both."""
 
 
+class ScenarioReply(Reply):
+    """A scenario ran to its end."""
+
+    log: dict[str, Any]
+    """Plain data; its form is the judge's to check."""
+
+
 class PreparedReply(Reply):
     """A benchmark case is ready."""
 
@@ -132,6 +139,7 @@ MODELS: dict[str, type[Reply]] = {
     "compile": CompiledReply,
     "forward": Returned,
     "vjp": Returned,
+    "scenario": ScenarioReply,
     "prepare": PreparedReply,
     "call": CalledReply,
     "fetch": Fetched,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import math
 import os
 import socket
@@ -21,7 +22,7 @@ from typing import Any
 
 import torch
 
-from grader import simulator
+from grader import scenarios, simulator
 from grader.compiler import compilation, kernels
 from grader.compiler.driver import CompileOnlyDriver
 from grader.measure import implementations, roofline, stopwatch
@@ -42,6 +43,7 @@ class Worker:
     def __init__(self, role: str) -> None:
         self.role = role
         self.loaded: calls.Loaded | None = None
+        self.scenario: Callable[[str, Mapping[str, Any]], scenarios.Log] | None = None
         self.timed: TimedCalls | None = None
         self.driver: CompileOnlyDriver | None = None
         self.folder = ROOT
@@ -64,14 +66,28 @@ class Worker:
     def do_load(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Import a submission: file, entry, backend, lift."""
         path = Path(header["file"])
-        self.loaded = self.timed = None
+        self.loaded = self.timed = self.scenario = None
         if header["backend"] == "compile_only":
             return self._load_to_compile(path, header)
+        if header["scenario"] is not None:
+            return self._load_scenario(path, header)
         module = _import(path, header["backend"])
         entry = getattr(module, header["entry"], None)
         if not callable(entry):
             raise ImportError(f"{path.name} defines no function {header['entry']}")  # noqa: TRY004  shown as an import error
         self.loaded = calls.Loaded(entry, header["backend"], header["lift"], path.parent)
+        return calls.Answer({}, [])
+
+    def _load_scenario(self, path: Path, header: Mapping[str, Any]) -> calls.Answer:
+        # first the scenario, so that it is not imported through what a submission did to the imports
+        scenario = _module(Path(header["scenario"]), "scenario")
+        _find_beside(path)
+        submission = _module(path, f"submission_{path.stem}")
+        for entry in scenario.ENTRIES:
+            if not callable(getattr(submission, entry, None)):
+                raise ImportError(f"{path.name} defines no function {entry}")  # noqa: TRY004  shown as an import error
+        self.scenario = lambda case, arguments: scenario.run(submission, case, arguments)
+        self.loaded = calls.Loaded(scenario.run, header["backend"], lift=False, folder=path.parent)
         return calls.Answer({}, [])
 
     def _load_to_compile(self, path: Path, header: Mapping[str, Any]) -> calls.Answer:
@@ -114,6 +130,16 @@ class Worker:
         grads = {n: t for n, t in tensors.items() if n.startswith("grad_output:")}
         with simulator.use_config(header["autotune_config"]):
             return calls.vjp(loaded, given, grads, _cache(header))
+
+    def do_scenario(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
+        """Run one case of a scenario; what it saw."""
+        if self.scenario is None:
+            raise RuntimeError("no scenario is loaded")
+        log = scenarios.plain(self.scenario(header["case"], header["arguments"]))
+        n_bytes = len(json.dumps(log))
+        if n_bytes > scenarios.MAX_LOG_BYTES:
+            raise ValueError(f"what was returned takes {n_bytes} bytes to tell, far too many")
+        return calls.Answer({"log": log}, [])
 
     def do_prepare(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Compile, tune and warm up one benchmark case of the entry or of a baseline."""
@@ -208,13 +234,22 @@ def _baseline(header: Mapping[str, Any]) -> Callable[..., object]:
 
 
 def _import(path: Path, backend: str) -> ModuleType:
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.append(folder)  # last: a student's profile.py must not stand in for Python's
+    _find_beside(path)
     name = f"submission_{path.stem}"
     if backend == "sim":
         with simulator.pretend_gpu():
             return simulator.load_module(path, name=name)
+    return _module(path, name)
+
+
+def _find_beside(path: Path) -> None:
+    """Let a submission import its own modules."""
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: a student's profile.py must not stand in for Python's
+
+
+def _module(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path.name} is not a Python file")

@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # a part imports from layers above its own line only, and itself; a new part needs its place here
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("exits", "spec"),
+    ("exits", "scenarios"),
+    ("spec",),
     ("seen",),
     ("scorecard",),
     ("compiler", "debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
@@ -42,6 +43,7 @@ SECRETS = {
     "verify",
 }
 TORCH_FREE = (
+    "grader.scenarios",
     "grader.scorecard",
     "grader.seen",
     "grader.score",

@@ -1,0 +1,70 @@
+"""What a scenario's log is made of, and what its judge may say. Needs neither torch nor pydantic.
+
+A scenario problem has a file ``scenario.py`` that runs in the student's process and returns a log:
+plain data of what the student's functions did or returned. ``PROBLEM.judge`` looks at it in the
+verifier. Whoever runs student code can forge a log, so a judge takes no form for granted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Log: TypeAlias = "dict[str, Any]"
+
+MAX_LOG_BYTES = 48 * 1024  # a reply's header holds 64 KiB
+_MAX_TEXT_CHARS = 2000
+_MAX_DEPTH = 8
+# how a value that JSON cannot carry is told
+_FOREIGN = frozenset({"type", "text"})
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a judge found wrong.
+
+    Attributes:
+        what: One line, in a student's words.
+        details: Further lines: what was seen, what was wanted, what to do.
+        verdict: A member of ``grader.scorecard.Verdict``.
+    """
+
+    what: str
+    details: tuple[str, ...] = ()
+    verdict: str = "wrong_value"
+
+
+def plain(value: object, depth: int = 0) -> Any:
+    """``value`` as JSON can carry it; what it cannot is told by type and text.
+
+    >>> plain({"blocks": (3, 2), "share": float("nan")})
+    {'blocks': [3, 2], 'share': {'type': 'float', 'text': 'nan'}}
+    """
+    # exact types: a subclass may behave in its own way while it is written
+    if value is None or type(value) in {bool, int}:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is str:
+        return value[:_MAX_TEXT_CHARS]
+    if depth < _MAX_DEPTH and type(value) in {list, tuple}:
+        return [plain(item, depth + 1) for item in value]  # type: ignore[attr-defined]  # a list or tuple
+    if depth < _MAX_DEPTH and type(value) is dict and all(type(key) is str for key in value):
+        return {key: plain(item, depth + 1) for key, item in value.items()}
+    return {"type": type(value).__name__, "text": repr(value)[:_MAX_TEXT_CHARS]}
+
+
+def shown(value: Any) -> str:
+    """One value of a log in words: ``3``, ``'red'``, ``a Tensor: tensor([1.])``."""
+    if isinstance(value, Mapping) and value.keys() == _FOREIGN:
+        kind, text = str(value["type"]), str(value["text"])
+        article = "an" if kind[:1].lower() in {*"aeiou"} else "a"
+        return text if kind == "float" else f"{article} {kind}: {text}"
+    return repr(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a log is a finite int or float; True and False are none."""
+    return type(value) in {int, float}
