@@ -15,11 +15,16 @@ class CalibrationError(ValueError):
     """The card cannot give thresholds: another GPU's, incomplete, or not the reference's."""
 
 
-def calibrate(card: Scorecard, baseline: Baseline, reference: Path) -> list[Path]:
-    """Write thresholds.json of every problem in the card; thresholds of other GPUs stay.
+def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path) -> list[Path]:
+    """Write thresholds.json of every problem in the card that has speed; other GPUs' stay.
 
-    Every paid phase of every benchmark case gets one threshold, against ``baseline``, at which the
-    reference has 10 % to spare.
+    Every paid phase of every benchmark case gets one threshold, at which the reference has 10 % to
+    spare.
+
+    Args:
+        card: Of the reference, made on the GPU the thresholds are for.
+        against: What each problem's speed is paid against.
+        reference: The folder of problems.
 
     Raises:
         CalibrationError: If a problem lost points in its tests, or a row was not measured well.
@@ -35,9 +40,11 @@ def calibrate(card: Scorecard, baseline: Baseline, reference: Path) -> list[Path
         if failed:
             raise CalibrationError(f"{failed[0]} did not pass: is this the reference's scorecard?")
         rows = [row for row in card.performance if row.problem == problem.name]
+        if not rows:
+            continue
         path = reference / problem.name / "thresholds.json"
         before = threshold_file.load(path) if path.is_file() else {}
-        merged[path] = _merged(before, rows, gpu, baseline)
+        merged[path] = _merged(before, rows, gpu, against[problem.name])
     for path, by_case in merged.items():
         threshold_file.dump(by_case, path)
     return list(merged)
@@ -53,16 +60,22 @@ def _merged(
         case: tuple(threshold for threshold in thresholds if threshold.gpu != gpu)
         for case, thresholds in before.items()
     }
+    # the roofline has no row of its own: the submission's says how much of it was reached
+    impl = "submission" if baseline == "roofline" else baseline
     for row in rows:
-        if row.phase not in PAID_PHASES or row.impl != baseline:
+        if row.phase not in PAID_PHASES or row.impl != impl:
             continue
-        if row.status != "measured" or row.ratio is None:
+        ratio = row.ratio
+        if baseline == "roofline" and row.roofline_pct is not None:
+            ratio = row.roofline_pct / 100
+        if row.status != "measured" or ratio is None:
             raise CalibrationError(
                 f"{row.problem} [{row.case}] {row.phase} against {baseline}: {row.status},"
                 f" {row.reason}"
             )
         threshold = threshold_file.from_reference(
-            row.ratio, gpu=gpu, baseline=baseline, phase=row.phase
+            ratio, gpu=gpu, baseline=baseline, phase=row.phase
         )
         merged[row.case] = (*merged.get(row.case, ()), threshold)
-    return merged
+    # a case that is no longer timed keeps nothing
+    return {case: thresholds for case, thresholds in merged.items() if thresholds}

@@ -227,8 +227,9 @@ class Problem:
         flops: Likewise the floating-point operations.
         traffic: ``(case, phase)`` to the most elements the launches may read and write; checked in
             the memory group. Phase "backward" means forward and backward together.
-        baselines: "eager" and "builtin" implementations for the benchmark; "compile" is made from
-            eager.
+        baselines: "eager" and "builtin" implementations for the benchmark; "compile" is
+            torch.compile of eager, or of the function given for it.
+        paid_against: What ``grader calibrate`` sets thresholds against.
         differentiable: Gradients of all floating tensor inputs are asked for.
         saved_shape: Shape of the one tensor the forward must save for backward, or None.
         own_share: Per phase, the fraction of GPU time that must be spent in the student's kernels.
@@ -253,6 +254,7 @@ class Problem:
     benchmark_cases: tuple[BenchmarkCase, ...] = ()
     saved_shape: Callable[[Case], tuple[int, ...] | None] = lambda _case: None
     own_share: Mapping[Phase, float] = field(default_factory=dict)
+    paid_against: Baseline = "compile"
     judge: Callable[[Case, Inputs, Log], Mistake | None] | None = None
     not_checkable: Callable[[Case, str], str] = lambda _case, _device: ""
 
@@ -280,8 +282,11 @@ class Problem:
             (self.judge is not None) == (self.kind == "scenario"),
             f"{self.name}: a scenario has a judge, a kernel problem has none",
         )
+        _one_of(self.paid_against, Baseline, f"{self.name}: paid_against")
+        strangers = set(self.baselines) - {"eager", "builtin", "compile"}
+        _require(not strangers, f"{self.name}: unknown baselines {sorted(strangers)}")
         if self.benchmark_cases:
-            _require("eager" in self.baselines, f"{self.name}: benchmarks need baseline 'eager'")
+            _require(any(self.baselines.values()), f"{self.name}: benchmarks need a baseline")
 
     def cases_in(self, group: Group) -> tuple[Case, ...]:
         """The cases of one test group, in order."""

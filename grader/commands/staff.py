@@ -18,8 +18,9 @@ def calibrate(
         Path, typer.Argument(help="A scorecard of the reference, made on the course's GPU.")
     ] = Path("out/scorecard.json"),
     baseline: Annotated[
-        Literal["eager", "builtin", "compile"], typer.Option(help="What speed is paid against.")
-    ] = "eager",
+        Literal["eager", "builtin", "compile", "roofline"] | None,
+        typer.Option(help="What speed is paid against; by default what each problem says."),
+    ] = None,
 ) -> None:
     """Set the thresholds for speed from a scorecard of the reference, with 10 % to spare.
 
@@ -29,14 +30,17 @@ def calibrate(
 
       make grade SUBMISSION=reference PYTHON=python3 && python3 -m grader calibrate
 
-      python -m grader calibrate card-of-the-reference.json --baseline compile
+      python -m grader calibrate card-of-the-reference.json --baseline eager
     """
     from grader import calibrate as calibration
+    from grader import discover
     from grader.scorecard import Scorecard
 
     try:
         measured = Scorecard.model_validate_json(card.read_bytes())
-        written = calibration.calibrate(measured, baseline, ROOT / "reference")
+        problems = discover.load_problems([problem.name for problem in measured.problems])
+        against = {problem.name: baseline or problem.paid_against for problem in problems}
+        written = calibration.calibrate(measured, against, discover.REFERENCE)
     except OSError as error:
         fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
     except ValueError as error:

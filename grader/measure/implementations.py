@@ -30,14 +30,15 @@ def impls_of(problem: Problem) -> tuple[Impl, ...]:
 def baseline(problem: Problem, impl: Impl) -> Callable[..., Any]:
     """Give the function to time, called like the submission's entry point.
 
-    "compile" is torch.compile of eager, compiled afresh: the compiler's cache of earlier sizes is
+    "compile" is torch.compile of the function given for it, or of eager, compiled afresh: the compiler's cache of earlier sizes is
     dropped, or it would fall back to eager after a few of them.
 
     Raises:
         BaselineError: If the problem has no such baseline.
     """
-    eager = problem.baselines.get("eager")
-    fn = eager if impl == "compile" else problem.baselines.get(impl)
+    fn = problem.baselines.get(impl)
+    if impl == "compile":
+        fn = fn or problem.baselines.get("eager")
     if fn is None:
         raise BaselineError(f"{problem.name}: problem.py has no baseline {impl!r}")
     if impl != "compile":

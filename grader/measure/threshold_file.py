@@ -13,6 +13,7 @@ from typing import TypeAlias
 from pydantic import RootModel, ValidationError
 
 from grader.measure.constants import PAID_PHASES, SPARE, ZERO_SHARE_AT
+from grader.measure.implementations import impls_of
 from grader.scorecard import Record
 from grader.spec import Baseline, Phase, Problem, Threshold
 
@@ -96,8 +97,7 @@ def check(problem: Problem) -> None:
             where = f"{problem.name} [{case.id}]: threshold against {threshold.baseline}"
             if threshold.phase not in case.phases or threshold.phase not in PAID_PHASES:
                 raise ValueError(f"{where}: phase {threshold.phase!r} is not timed, or not paid")
-            needs = "eager" if threshold.baseline == "compile" else threshold.baseline
-            if needs != "roofline" and problem.baselines.get(needs) is None:
+            if threshold.baseline not in {"roofline", *impls_of(problem)}:
                 raise ValueError(f"{where}: the problem has no such baseline")
             key = (threshold.gpu, threshold.baseline, threshold.phase)
             if key in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from grader.calibrate import CalibrationError, calibrate
 from grader.measure import threshold_file
 from grader.scorecard import Scorecard
-from grader.spec import Threshold
+from grader.spec import Baseline, Threshold
 
+EAGER: Mapping[str, Baseline] = dict.fromkeys(
+    ("vector_add", "gelu", "softmax", "rmsnorm", "matmul_relu"), "eager"
+)
 DATA = Path(__file__).resolve().parent.parent / "data"
 
 
@@ -30,7 +34,7 @@ def reference(tmp_path: Path, card: Scorecard) -> Path:
 
 def test_the_reference_has_ten_percent_to_spare(card: Scorecard, reference: Path) -> None:
     """All points at 1/1.10 of the reference's ratio, one threshold per case and paid phase."""
-    written = calibrate(card, "eager", reference)
+    written = calibrate(card, EAGER, reference)
 
     assert [path.parent.name for path in written] == list(card.assignment.problems)
     thresholds = threshold_file.load(reference / "vector_add" / "thresholds.json")
@@ -47,14 +51,38 @@ def test_the_reference_has_ten_percent_to_spare(card: Scorecard, reference: Path
     assert threshold.anchors[-1][0] <= row.ratio / 1.1
 
 
+def test_each_problem_is_paid_against_its_own_baseline(card: Scorecard, reference: Path) -> None:
+    """The roofline's share is the submission's: 102.4 % of it leaves 0.93 to be reached."""
+    calibrate(card, {**EAGER, "vector_add": "roofline", "softmax": "builtin"}, reference)
+
+    (threshold,) = threshold_file.load(reference / "vector_add" / "thresholds.json")[
+        "n134217728-float32"
+    ]
+    assert threshold.baseline == "roofline"
+    assert threshold.anchors[-1][0] == pytest.approx(1.024 / 1.1, rel=0.001)
+    softmax = threshold_file.load(reference / "softmax" / "thresholds.json")
+    assert {t.baseline for case in softmax.values() for t in case} == {"builtin"}
+
+
+def test_a_case_no_longer_timed_loses_its_thresholds(card: Scorecard, reference: Path) -> None:
+    """Otherwise the problem would not load: a threshold without a case is an error."""
+    path = reference / "vector_add" / "thresholds.json"
+    gone = Threshold("NVIDIA H200", "eager", "forward", ((0.5, 0.0), (1.0, 1.0)))
+    threshold_file.dump({"n1-float32": (gone,)}, path)
+
+    calibrate(card, EAGER, reference)
+
+    assert "n1-float32" not in threshold_file.load(path)
+
+
 def test_thresholds_of_other_gpus_stay(card: Scorecard, reference: Path) -> None:
     """Calibrating again replaces this GPU's thresholds and leaves the others'."""
     path = reference / "vector_add" / "thresholds.json"
     other = Threshold("Other GPU", "eager", "forward", ((0.5, 0.0), (1.0, 1.0)))
     threshold_file.dump({"n134217728-float32": (other,)}, path)
 
-    calibrate(card, "eager", reference)
-    calibrate(card, "compile", reference)
+    calibrate(card, EAGER, reference)
+    calibrate(card, dict.fromkeys(EAGER, "compile"), reference)
 
     found = threshold_file.load(path)["n134217728-float32"]
     assert sorted((t.gpu, t.baseline) for t in found) == [
@@ -68,7 +96,7 @@ def test_a_card_without_speed_is_refused(card: Scorecard, reference: Path) -> No
     environment = card.environment.model_copy(update={"gpu": None, "device": "cpu"})
 
     with pytest.raises(CalibrationError, match="without a GPU"):
-        calibrate(card.model_copy(update={"environment": environment}), "eager", reference)
+        calibrate(card.model_copy(update={"environment": environment}), EAGER, reference)
 
 
 def test_a_card_of_something_else_is_refused(reference: Path) -> None:
@@ -76,7 +104,7 @@ def test_a_card_of_something_else_is_refused(reference: Path) -> None:
     slowed = Scorecard.model_validate_json((DATA / "scorecard-h200-slowed.json").read_bytes())
 
     with pytest.raises(CalibrationError, match="did not pass"):
-        calibrate(slowed, "eager", reference)
+        calibrate(slowed, EAGER, reference)
 
 
 def test_nothing_is_written_when_a_later_problem_is_refused(
@@ -91,6 +119,6 @@ def test_nothing_is_written_when_a_later_problem_is_refused(
     )
 
     with pytest.raises(CalibrationError, match="unstable"):
-        calibrate(card.model_copy(update={"performance": rows}), "eager", reference)
+        calibrate(card.model_copy(update={"performance": rows}), EAGER, reference)
 
     assert not list(reference.glob("*/thresholds.json"))

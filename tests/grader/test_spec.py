@@ -107,7 +107,7 @@ def test_a_valid_problem_is_accepted() -> None:
                 "benchmark_cases": (BenchmarkCase(dims={"N": 8}, dtype="float32", inputs=()),),
                 "baselines": {},
             },
-            "benchmarks need baseline 'eager'",
+            "benchmarks need a baseline",
             id="no-baseline",
         ),
     ],
