@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import advice, dtypes, tiles, undefined
+from grader.simulator import advice, clashes, dtypes, tiles, undefined
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import refuse
@@ -128,6 +128,9 @@ def store(pointer: Any, value: Any, mask: Any) -> None:
             _note_writer(access)
     buffer.was_written = True
     write(access, new)
+    # an ascending run has no element twice
+    if access.run.launch.checked and access.span is None:
+        clashes.check(access, new, buffer.raw[access.elements])
 
 
 def _note_writer(access: Access) -> None:

@@ -32,6 +32,10 @@ REORDERED = (
     "Use tl.reshape without can_reorder (and tl.join for tl.cat); where only a sum or a maximum of "
     "the elements counts, the order does not matter."
 )
+CLASH = (
+    "Give each lane an element of its own, or reduce the block first (tl.sum, tl.max) and store one "
+    "number; to store just one lane, let the mask leave out the others."
+)
 SAME_VALUE = (
     "Harmless as it is, but work done twice: let each element be written by one program, or mask "
     "the store in all others."

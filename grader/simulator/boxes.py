@@ -156,11 +156,14 @@ class Place:
         return np.ndarray(shape, elements.dtype, memory, first * size, strides), self.starts - first
 
     def is_injective(self) -> bool:
-        """Whether no two lanes touch the same element, as far as is seen at once."""
-        if not isinstance(self.starts, tuple):
-            return False
+        """Whether no two lanes touch the same element, as far as is seen at once.
+
+        Where programs start at no regular distance, two lanes of one program.
+        """
+        first = self.starts[1] if isinstance(self.starts, tuple) else 0
         extent = 0
-        axes = zip((self.starts[1], *self.steps), self.shape, strict=True)
+        shape = self.shape if isinstance(self.starts, tuple) else (1, *self.shape[1:])
+        axes = zip((first, *self.steps), shape, strict=True)
         for step, n in sorted((abs(step), n) for step, n in axes if n > 1):
             if step <= extent:
                 return False

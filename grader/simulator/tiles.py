@@ -184,7 +184,7 @@ def store(tile: Tile, value: Value) -> bool:
     if any(m not in {1, n} for m, n in zip(new.shape, shape, strict=True)):
         return False
     for _, place in tile.parts:
-        if isinstance(place.starts, tuple) and not place.is_injective():
+        if not place.is_injective():
             return False
     tile.count(write=True)
     if not tile.parts:
