@@ -33,6 +33,7 @@ try:
     from grader.commands import staff
     from grader.commands.lab import app as lab
     from grader.commands.trace import trace
+    from grader.commands.verify import verify
     from grader.exits import BELOW_MIN_SCORE, GRADER_ERROR, INTERRUPTED, USAGE, fail
 except ModuleNotFoundError as error:
     _lacks(error.name)
@@ -152,7 +153,7 @@ def simulate(
 
 app.command()(trace)
 app.add_typer(lab, name="lab")
-for command in (staff.verify, staff.stubs, staff.calibrate):
+for command in (verify, staff.stubs, staff.calibrate):
     app.command()(command)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -192,17 +191,28 @@ def _names(request: Request) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def opened(request: Request) -> Iterator[Grading]:
+def opened(request: Request, launcher: Launcher | None = None) -> Iterator[Grading]:
     """Take the submission, find the problems, and end all processes afterwards.
+
+    Args:
+        request: What to grade.
+        launcher: Starts the processes and is left open; None starts one of its own.
 
     Raises:
         UsageError: If there is nothing to grade as asked.
     """
     device = resolve_device(request.device)
-    folder = Path(tempfile.mkdtemp(prefix="kernelgrade-submission-"))
-    launcher = Launcher()
-    grading: Grading | None = None
-    try:
+    with contextlib.ExitStack() as afterwards:
+        folder = Path(
+            afterwards.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix="kernelgrade-submission-", ignore_cleanup_errors=True
+                )
+            )
+        )
+        if launcher is None:
+            launcher = Launcher()
+            afterwards.callback(launcher.close)
         try:
             problems = discover.load_problems(_names(request), request.reference)
             names = [problem.name for problem in problems]
@@ -214,12 +224,8 @@ def opened(request: Request) -> Iterator[Grading]:
             raise UsageError(str(error)) from error
         seed = secrets.randbits(48) if request.seed is None else request.seed
         grading = Grading(request, problems, taken, device, launcher, connect, seed, arch=arch)
+        afterwards.callback(grading.end_student)
         if not grading.trials():
             known = ", ".join(case.id for problem in problems for case in problem.cases)
             raise UsageError(f"no test has the case id {request.case!r}; cases: {known}")
         yield grading
-    finally:
-        if grading is not None:
-            grading.end_student()
-        launcher.close()
-        shutil.rmtree(folder, ignore_errors=True)

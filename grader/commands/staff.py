@@ -1,4 +1,4 @@
-"""Commands of staff: thresholds, is the assignment sound, stubs."""
+"""Commands of staff: thresholds and stubs."""
 
 from __future__ import annotations
 
@@ -47,32 +47,6 @@ def calibrate(
         fail(f"{card}: {error}", USAGE)
     for path in written:
         print(f"written: {path.relative_to(ROOT)}")
-
-
-def verify(
-    problem: Annotated[list[str] | None, typer.Argument(help="Problems; all by default.")] = None,
-) -> None:
-    """Check the assignment itself: solutions pass, stubs earn nothing, wrong/ files are caught.
-
-    For example:
-
-      python -m grader verify
-
-      python -m grader verify softmax gelu
-    """
-    import pytest
-
-    from grader import discover
-
-    unknown = sorted(set(problem or ()) - set(discover.problem_names()))
-    if unknown:
-        known = ", ".join(discover.problem_names())
-        fail(f"there is no problem {', '.join(unknown)}; problems: {known}", USAGE)
-    tests = ROOT / "tests" / "problems"
-    names = " or ".join(problem or ())
-    raise typer.Exit(
-        pytest.main([str(tests), f"--rootdir={ROOT}", *(["-k", names] if names else [])])
-    )
 
 
 def stubs(

@@ -257,7 +257,7 @@ def test_verify_knows_its_problems(course: Course) -> None:
     graded = course.run("verify", "duoble")
 
     assert graded.code == 2
-    assert "there is no problem duoble; problems: double, slow" in graded.said
+    assert "there is no problem 'duoble' in reference/; problems: double, slow" in graded.said
 
 
 def test_stubs_overwrite_nothing_that_is_not_saved(new_course: Callable[..., Course]) -> None:

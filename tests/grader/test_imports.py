@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("checks", "lab", "release", "simulate"),
     ("grading",),
     ("benchmark", "calibrate", "card", "trace"),
-    ("runner",),
+    ("runner", "soundness"),
     ("commands",),
     ("__main__",),
 )
@@ -39,6 +39,7 @@ SECRETS = {
     "grading",
     "runner",
     "score",
+    "soundness",
     "thresholds",
     "verify",
 }
