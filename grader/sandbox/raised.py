@@ -112,11 +112,17 @@ def _student_traceback(error: BaseException, folder: Path) -> str:
     chained: traceback.TracebackException | None = report
     while chained is not None:
         chained.stack = traceback.StackSummary.from_list(_shown(chained.stack, folder))
-        chained = chained.__cause__ or chained.__context__
-    if isinstance(error, SyntaxError) or report.__cause__ or report.__context__:
+        chained = _before(chained)
+    if isinstance(error, SyntaxError) or _before(report):
         return "".join(report.format())
     frames = "".join(report.stack.format())
     return f"Traceback (most recent call last):\n{frames}" if frames else ""
+
+
+def _before(report: traceback.TracebackException) -> traceback.TracebackException | None:
+    """The exception that is told before this one, if any."""
+    context = None if report.__suppress_context__ else report.__context__
+    return report.__cause__ or context
 
 
 def _shown(stack: traceback.StackSummary, folder: Path) -> list[traceback.FrameSummary]:

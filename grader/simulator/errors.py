@@ -29,10 +29,11 @@ def _located(message: str) -> str:
     frame = kernel_frame()
     if frame is None:
         return message
-    return _at(frame.f_code.co_filename, frame.f_lineno, message)
+    return located_at(frame.f_code.co_filename, frame.f_lineno, message)
 
 
-def _at(file: str, line: int, message: str) -> str:
+def located_at(file: str, line: int, message: str) -> str:
+    """A message with its place before it and the student's own line after it."""
     return f"{file}:{line}: {message}\n    {source_line(file, line)}"
 
 
@@ -65,39 +66,3 @@ class DeadlockError(Exception):
 def refuse(message: str) -> NoReturn:
     """Raise a CompilationError, located at the kernel's current line."""
     raise CompilationError(message)
-
-
-# what Python raises for a line that no compiler would take, such as a misspelt name
-_PYTHON_ERRORS = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    NameError,
-    ArithmeticError,
-    RecursionError,
-)
-
-
-def explained(error: Exception) -> Exception:
-    """What an error raised while a kernel ran means.
-
-    Raised by the kernel's own line, it is the student's: the compiler would stop there too. Raised
-    below it, in the simulator, it is a lack of the simulator, and nobody's mistake.
-    """
-    if isinstance(error, UnsupportedError) or not isinstance(error, _PYTHON_ERRORS):
-        return error
-    file, line, innermost_is_kernel = "?", 0, False
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
-        innermost_is_kernel = frame.f_builtins is KERNEL_BUILTINS
-        if innermost_is_kernel:
-            file, line = frame.f_code.co_filename, traceback.tb_lineno
-        traceback = traceback.tb_next
-    if isinstance(error, RecursionError):
-        return CompilationError(_at(file, line, "a @triton.jit function may not call itself"))
-    what = f"{type(error).__name__}: {error}"
-    if innermost_is_kernel:
-        return CompilationError(_at(file, line, what))
-    return UnsupportedError(_at(file, line, f"the simulator cannot run this line ({what})"))

@@ -206,10 +206,14 @@ def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
+    version: Any = None,
+    repr: Any = None,  # noqa: A002 - Triton's keyword
+    launch_metadata: Any = None,
     do_not_specialize: Sequence[str | int] | None = None,
-    **_options: Any,
+    do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+    debug: Any = None,
+    noinline: Any = None,
 ) -> Any:
-    """@triton.jit, with or without options."""
-    if fn is not None:
-        return JITFunction(fn)
-    return functools.partial(JITFunction, do_not_specialize=do_not_specialize)
+    """@triton.jit, with or without options; all but one are the compiler's business alone."""
+    make = functools.partial(JITFunction, do_not_specialize=do_not_specialize)
+    return make if fn is None else make(fn)

@@ -16,9 +16,9 @@ from grader.simulator.errors import (
     CompilationError,
     DeadlockError,
     UnsupportedError,
-    explained,
     source_line,
 )
+from grader.simulator.explaining import explained
 from grader.simulator.launch_state import SPIN_LIMIT, LaunchState
 from grader.simulator.log import Finding
 from grader.simulator.memory import Buffer
@@ -92,7 +92,8 @@ def _run_once(function: Callable[..., Any], cooked: dict[str, Any], attempt: Run
         meaning = explained(error)
         if meaning is error:
             raise
-        raise meaning from error
+        # what it means says all, and where; the kernel's own frames stay
+        raise meaning.with_traceback(error.__traceback__) from None
     finally:
         run.set_current(None)
 

@@ -154,7 +154,9 @@ class Value:
         return refuse("int() takes constants only; use .to(tl.int32)")
 
     def __float__(self) -> float:
-        return refuse("float() takes constants only; use .to(tl.float32)")
+        return refuse(
+            "float() and the functions of math take constants only; use x.to(tl.float32), tl.exp(x), ..."
+        )
 
     __hash__ = object.__hash__
 
