@@ -140,9 +140,8 @@ def simulate(
     from grader.simulate import simulate as run_script
     from grader.simulator import single_program
 
-    asked = os.environ.get("SIM_PROGRAM")
     try:
-        program = single_program.parse(asked) if asked else None
+        program = single_program.asked_for()
     except ValueError as error:
         fail(str(error), USAGE)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bdb
 import contextlib
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from grader.sandbox.raised import describe
 from grader.simulator import single_program
 
 OK, FAILED, USAGE = 0, 1, 2
+# a message of the simulator that says where: place, words, the source line
+_PLACED = re.compile(r"(?P<file>[^\n]+?):(?P<line>\d+): (?P<what>.*)\n    [^\n]*", re.DOTALL)
 
 
 def simulate(path: Path, arguments: Sequence[str], program: single_program.Program | None) -> int:
@@ -42,7 +45,7 @@ def simulate(path: Path, arguments: Sequence[str], program: single_program.Progr
             _say(f"error: {error}")
             return USAGE
         n_single = single_program.n_launches()
-    _tell(log)
+    _tell(log, code)
     if n_single:
         _say(f"in {n_single} of them only program {program} ran: what others write is missing")
     elif program is not None and code == OK:
@@ -84,13 +87,18 @@ def _run(path: Path, arguments: Sequence[str]) -> int:
 
 
 def _say_raised(error: Exception, folder: Path) -> None:
-    """The script's own lines, then the message, which some tracebacks end with already."""
+    """The script's own lines, then what is wrong: each thing once."""
     told = describe(error, "call", folder)
-    message, lines = f"{told['type']}: {told['message']}", told["traceback"].rstrip()
+    message, lines = told["message"], told["traceback"].rstrip()
     if lines:
         _say(lines)
-    if not any(line.startswith(told["type"]) for line in lines.splitlines()):
-        _say(message)
+    place = _PLACED.match(message)
+    if place and f'File "{place["file"]}", line {place["line"]}, in' in lines:
+        # the line stands above, with the calls that led there
+        message = place["what"]
+    elif any(line.startswith(told["type"]) for line in lines.splitlines()):
+        return
+    _say(f"{told['type']}: {message}")
 
 
 @contextlib.contextmanager
@@ -122,7 +130,7 @@ def _debugger() -> Iterator[None]:
         sys.settrace(trace)
 
 
-def _tell(log: simulator.Log) -> None:
+def _tell(log: simulator.Log, code: int) -> None:
     """Findings in full, notes last, then what was launched."""
     here = f"{Path.cwd()}{os.sep}"
     for finding in sorted(log.findings, key=lambda finding: finding.kind == "note"):
@@ -133,6 +141,10 @@ def _tell(log: simulator.Log) -> None:
     n_found = len(log.findings) - n_notes
     notes = f", {n_notes} note{'s' * (n_notes != 1)}" if n_notes else ""
     found = f"{n_found or 'no'} finding{'s' * (n_found != 1)}"
+    if code != OK:
+        # what was not run was not checked
+        launches = f"{launches or 'no kernel'} until the script failed (exit code {code})"
+        found += " up to there"
     _say(f"simulated {launches or 'no kernel'}: {found}{notes}")
 
 

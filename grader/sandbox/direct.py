@@ -9,7 +9,6 @@ from __future__ import annotations
 import bdb
 import itertools
 import json
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,8 +84,7 @@ def connect(otherwise: Connect) -> Connect:
     Raises:
         ValueError: If the variable SIM_PROGRAM names no program.
     """
-    asked = os.environ.get("SIM_PROGRAM")
-    program = single_program.parse(asked) if asked else None
+    program = single_program.asked_for()
 
     def connected(backend: Backend) -> Connection:
         return Direct(program) if backend in {"sim", "cuda"} else otherwise(backend)

@@ -16,11 +16,13 @@ from typing import Any, Self
 from unittest import mock
 
 import torch
+import torch.utils._device as torch_device
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
 
 from grader.simulator import fresh, host_marks, modes
 
+_constructors: Any = torch_device._device_constructors  # noqa: SLF001 - has no public name
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
 _INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
 
@@ -30,10 +32,38 @@ def pretend_gpu() -> Iterator[None]:
     """Let host code in this block believe that there is one CUDA device."""
     host_marks.start_pretending()
     try:
-        with mock.patch.multiple(torch.cuda, **_cuda_functions()), modes.entered(_Pretend()):
+        with (
+            mock.patch.multiple(torch.cuda, **_cuda_functions()),
+            modes.entered(_Pretend()),
+            _default_device(),
+        ):
             yield
     finally:
         host_marks.stop_pretending()
+
+
+class _Asked:
+    default: torch.device | None = None  # what host code made the default device
+
+
+@contextlib.contextmanager
+def _default_device() -> Iterator[None]:
+    """Let ``torch.set_default_device`` hold in these blocks, and nowhere else."""
+    before = _default()
+    if _Asked.default != before:
+        torch.set_default_device(_Asked.default)
+    try:
+        yield
+    finally:
+        _Asked.default = _default()
+        if _Asked.default != before:
+            torch.set_default_device(before)
+
+
+def _default() -> torch.device | None:
+    # torch.get_default_device() answers where nothing was set, too
+    device: torch.device | None = torch_device.CURRENT_DEVICE
+    return device
 
 
 def _device(tensor: torch.Tensor) -> torch.device:
@@ -74,6 +104,8 @@ class _Pretend(TorchFunctionMode):
                 return _METHODS[func](*args, **kwargs)
         elif func is torch.device:
             return func(*args, **kwargs)
+        if kwargs.get("device") is None and _is_cuda(_default()) and func in _constructors():
+            kwargs = {**kwargs, "device": _default()}
         with _INNER():
             given = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             on_cpu = _lands_on_cpu(func, given, args, kwargs)

@@ -6,6 +6,7 @@ What the other programs would have written stays unwritten: a later launch may r
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +57,16 @@ def parse(text: str) -> Program:
         )
     x, y, z = ([int(n) for n in match["program"].split(",")] + [0, 0])[:3]
     return Program((x, y, z), match["kernel"] or "")
+
+
+def asked_for() -> Program | None:
+    """The program that the variable SIM_PROGRAM names; None where it is empty or not set.
+
+    Raises:
+        ValueError: If it names none.
+    """
+    text = os.environ.get("SIM_PROGRAM", "").strip()
+    return parse(text) if text else None
 
 
 @contextlib.contextmanager

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from grader.simulate import simulate
-from grader.simulator import single_program
+from grader.simulator import host, single_program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -285,6 +286,50 @@ def test_an_error_is_told_once(run: Run, text: str) -> None:
     assert ran.err.count("SyntaxError" if "def" in text else "ValueError: odd") == 1
 
 
+def test_a_kernel_that_is_refused_is_told_once(run: Run) -> None:
+    """The calls that led there, the line, what is wrong; and that nothing was found by then only."""
+    line = "y = torch.exp(x)"
+    ran = run(SCRIPT.replace("y = x + 1", line))
+
+    assert ran.code == 1
+    place = f'  File "script.py", line {LINE["y = x + 1"]}, in plus_one\n    {line}\n'
+    assert ran.err.count(line) == 1
+    assert ran.err.endswith(
+        f"{place}CompilationError: torch.exp works on the host, not in a kernel: write tl.exp\n"
+        "simulated add_kernel until the script failed (exit code 1): no findings up to there\n"
+    )
+
+
+def test_what_was_found_before_a_script_failed(run: Run) -> None:
+    """It counts; and a script that went well says nothing of failing."""
+    text = SCRIPT.replace("x_ptr + offsets, mask=mask, other=0.0", "x_ptr + offsets")
+    failed = run(f"{text}    raise ValueError('odd')\n")
+
+    assert "until the script failed (exit code 1): 1 finding up to there\n" in failed.err
+    assert "failed" not in run(text).err
+
+
+@pytest.mark.parametrize("setting", ["set_default_device('cuda')", "set_default_device('cuda:0')"])
+def test_cuda_as_the_default_device(
+    run: Run, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with device="cuda" at each factory; without either, a kernel cannot reach the tensor."""
+    # it is kept from one call of a submission to the next
+    monkeypatch.setattr(host._Asked, "default", None)
+    text = SCRIPT.replace('device="cuda", ', "")
+    chosen = run(text.replace("    x = torch", f"    torch.{setting}\n    x = torch"))
+
+    assert chosen.code == 0, chosen.err
+    assert chosen.out == f"[] True {WANT}\n"
+    # nor does it hold after the script
+    assert torch.zeros(1).device.type == "cpu"
+    refused = run(
+        text.replace("    x = torch", "    torch.set_default_device('cpu')\n    x = torch")
+    )
+    assert refused.code == 1
+    assert "cannot be accessed from Triton (cpu tensor?)" in refused.err
+
+
 def test_an_interrupted_script_says_where_it_was(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -337,6 +382,18 @@ def test_what_is_no_program(text: str) -> None:
     """One to three ids, maybe after a kernel's name."""
     with pytest.raises(ValueError, match="SIM_PROGRAM"):
         single_program.parse(text)
+
+
+@pytest.mark.parametrize(("text", "program"), [("", None), (" ", None), ("3", (3, 0, 0))])
+def test_an_empty_variable_asks_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, text: str, program: tuple[int, int, int] | None
+) -> None:
+    """`SIM_PROGRAM= python ...` is how a shell unsets it for one command."""
+    monkeypatch.setenv("SIM_PROGRAM", text)
+
+    asked = single_program.asked_for()
+
+    assert (asked and asked.place) == program
 
 
 def command(
