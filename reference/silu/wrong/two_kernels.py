@@ -1,0 +1,68 @@
+"""Writes the sigmoid to memory and reads it again: right values, twice the traffic."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXPECTED_VERDICT = "excess_traffic"
+EXPECTED_GROUP = "memory"
+EXPECTED_CASES = None
+
+
+@triton.jit
+def silu_forward_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, tl.sigmoid(x), mask=mask)
+
+
+@triton.jit
+def multiply_kernel(x_ptr, s_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    s = tl.load(s_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, x * s, mask=mask)
+
+
+@triton.jit
+def silu_backward_kernel(x_ptr, dy_ptr, dx_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    dy = tl.load(dy_ptr + offsets, mask=mask).to(tl.float32)
+    s = tl.sigmoid(x)
+    dx = dy * (s + x * s * (1 - s))
+    tl.store(dx_ptr + offsets, dx, mask=mask)
+
+
+class SiLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        n_elements = x.numel()
+        grid = (triton.cdiv(n_elements, 1024),)
+        s = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+        silu_forward_kernel[grid](x, s, n_elements, BLOCK_SIZE=1024)
+        multiply_kernel[grid](x, s, y, n_elements, BLOCK_SIZE=1024)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        n_elements = x.numel()
+        grid = (triton.cdiv(n_elements, 1024),)
+        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=1024)
+        return dx
+
+
+def silu(x: torch.Tensor) -> torch.Tensor:
+    return SiLU.apply(x)
