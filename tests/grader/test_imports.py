@@ -186,7 +186,7 @@ def test_a_problem_knows_torch_and_the_spec(folder: Path) -> None:
     """A problem holds no loop over cases, no timing, no comparison of its own."""
     for path in (folder / "problem.py", folder / "hidden.py"):
         if path.exists():
-            assert from_outside(path) <= {"torch", "grader.spec"}
+            assert from_outside(path) <= {"torch", "grader.spec", "grader.scenarios"}
 
 
 @pytest.mark.parametrize("folder", PROBLEMS, ids=lambda folder: folder.name)
