@@ -152,7 +152,7 @@ def simulate(
 
 app.command()(trace)
 app.add_typer(lab, name="lab")
-for command in (verify, staff.stubs, staff.calibrate):
+for command in (verify, staff.stubs, staff.calibrate, staff.speeds):
     app.command()(command)
 
 

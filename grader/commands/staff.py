@@ -1,4 +1,4 @@
-"""Commands of staff: thresholds and stubs."""
+"""Commands of staff: thresholds, what was measured as a table, stubs."""
 
 from __future__ import annotations
 
@@ -47,6 +47,28 @@ def calibrate(
         fail(f"{card}: {error}", USAGE)
     for path in written:
         print(f"written: {path.relative_to(ROOT)}")
+
+
+def speeds(
+    card: Annotated[Path, typer.Argument(help="A scorecard made on a GPU.")] = Path(
+        "out/scorecard.json"
+    ),
+) -> None:
+    """Print the speeds of a scorecard as a Markdown table.
+
+    For example:
+
+      python -m grader speeds out/scorecard.json > speeds.md
+    """
+    from grader.report import markdown
+    from grader.scorecard import Scorecard
+
+    try:
+        print(markdown.speeds(Scorecard.model_validate_json(card.read_bytes())), end="")
+    except OSError as error:
+        fail(f"{card}: {error.strerror}", USAGE)
+    except ValueError as error:
+        fail(f"{card}: {error}", USAGE)
 
 
 def stubs(

@@ -9,7 +9,7 @@ import pytest
 
 from grader.calibrate import CalibrationError, calibrate
 from grader.measure import threshold_file
-from grader.scorecard import Scorecard
+from grader.scorecard import Scorecard, Verdict
 from grader.spec import Baseline, Threshold
 
 EAGER: Mapping[str, Baseline] = dict.fromkeys(
@@ -49,6 +49,20 @@ def test_the_reference_has_ten_percent_to_spare(card: Scorecard, reference: Path
     assert threshold.anchors[-1][1] == 1.0
     assert threshold.anchors[-1][0] == pytest.approx(row.ratio / 1.1, rel=0.01)
     assert threshold.anchors[-1][0] <= row.ratio / 1.1
+
+
+def test_a_case_for_another_machine_does_not_hinder(card: Scorecard, reference: Path) -> None:
+    """Not checkable here is right for a solution; any other verdict but passed is not."""
+
+    def ended(verdict: Verdict) -> Scorecard:
+        first, *others = card.problems
+        test = first.tests[0].model_copy(update={"verdict": verdict, "cause": "needs no GPU"})
+        changed = first.model_copy(update={"tests": (test, *first.tests[1:])})
+        return card.model_copy(update={"problems": (changed, *others)})
+
+    assert calibrate(ended(Verdict.NOT_CHECKABLE), EAGER, reference)
+    with pytest.raises(CalibrationError, match="did not pass"):
+        calibrate(ended(Verdict.BLOCKED), EAGER, reference)
 
 
 def test_each_problem_is_paid_against_its_own_baseline(card: Scorecard, reference: Path) -> None:
