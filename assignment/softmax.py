@@ -1,12 +1,17 @@
 """Softmax over rows in Triton, forward and backward.
 
-One program handles one row. The block is the next power of two, so it is usually longer than the
-row, and the lanes beyond the row's end must not change the maximum or the sum.
+One program handles one row. A row that fits into a block is read once: the block is the next power of
+two, so it is usually longer than the row, and the lanes beyond the row's end must not change the
+maximum or the sum. A longer row is read twice, block by block: first for maximum and sum, both in one
+pass (the online softmax), then for the result.
 """
 
 import torch
 import triton
 import triton.language as tl
+
+# Longer rows go block by block.
+ONE_BLOCK = 16384
 
 
 @triton.jit
@@ -25,6 +30,22 @@ def softmax_forward_kernel(
 
 
 @triton.jit
+def softmax_long_forward_kernel(
+    x_ptr,  # (M, N)
+    y_ptr,  # (M, N)
+    x_row_stride,
+    y_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,  # any power of two
+):
+    # Online softmax: keep the largest element so far and the sum of exp(x - largest). When a block
+    # has a larger one, the old sum must be multiplied by exp(old largest - new largest).
+    # What is that product as long as all elements were -inf?
+    # TODO: your code here, instead of the next line
+    tl.static_assert(False, "TODO: implement softmax_long_forward_kernel")
+
+
+@triton.jit
 def softmax_backward_kernel(
     y_ptr,  # (M, N), the forward's result
     dy_ptr,  # (M, N), the incoming gradient
@@ -40,6 +61,22 @@ def softmax_backward_kernel(
     tl.static_assert(False, "TODO: implement softmax_backward_kernel")
 
 
+@triton.jit
+def softmax_long_backward_kernel(
+    y_ptr,  # (M, N), the forward's result
+    dy_ptr,  # (M, N), the incoming gradient
+    dx_ptr,  # (M, N)
+    y_row_stride,
+    dy_row_stride,
+    dx_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,
+):
+    # Again two passes: one for the sum, one for the result.
+    # TODO: your code here, instead of the next line
+    tl.static_assert(False, "TODO: implement softmax_long_backward_kernel")
+
+
 def launch_sizes(n_cols):
     """Choose BLOCK_SIZE and num_warps for a row of n_cols elements."""
     # TODO: your code here, instead of the next line
@@ -47,7 +84,7 @@ def launch_sizes(n_cols):
 
 
 class Softmax(torch.autograd.Function):
-    """Connects the two kernels to autograd."""
+    """Connects the kernels to autograd."""
 
     @staticmethod
     def forward(ctx, x):
@@ -70,7 +107,8 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax over the last axis, differentiable.
 
     Args:
-        x: Shape (M, N), 1 <= N <= 32768; float32, float16 or bfloat16. Any strides.
+        x: Shape (M, N), N >= 1; float32, float16 or bfloat16. Any strides. Elements may be -inf, but
+            never all of a row.
 
     Returns:
         A new contiguous tensor of the shape and dtype of x; every row sums to 1.

@@ -35,7 +35,9 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
     """Draw ``x``, shape (M, N), from N(0, 1).
 
     Variant "shifted": even rows lie near +100, where exp overflows float32, odd rows near -100,
-    where it vanishes. Variant "negative": all rows lie near -3.
+    where it vanishes. Variant "negative": all rows lie near -3. Variant "rising": the first half of
+    a row lies near -10,000, the second near +10,000. Variant "masked": the first three fifths of a
+    row are -inf, and every third element of the rest.
     """
     x = torch.randn(case.dims["M"], case.dims["N"], generator=rng)
     if case.variant == "shifted":
@@ -43,6 +45,12 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
         x[1::2] -= 100
     if case.variant == "negative":
         x = -3 - x.abs()
+    if case.variant == "rising":
+        x[:, : x.shape[1] // 2] -= 1e4
+        x[:, x.shape[1] // 2 :] += 1e4
+    if case.variant == "masked":
+        x[:, : 3 * x.shape[1] // 5] = -float("inf")
+        x[:, ::3] = -float("inf")
     return {"x": x.to(getattr(torch, case.dtype))}
 
 
@@ -110,7 +118,7 @@ def _benchmark(m: int, n: int, dtype: Dtype) -> BenchmarkCase:
         dims={"M": m, "N": n},
         dtype=dtype,
         inputs=(InputSpec("x", (m, n), dtype, requires_grad=True),),
-        phases=("forward", "both"),
+        phases=("forward", "backward", "both"),
     )
 
 
@@ -182,6 +190,34 @@ CASES = (
         " it as through a full tensor reads outside",
     ),
     Case({"M": 3, "N": 10_000}, "float32", why="a long row: a bigger block, or a loop over blocks"),
+    Case(
+        {"M": 2, "N": 70_001},
+        "float32",
+        why="a row longer than any block: maximum and sum of a part are not those of the row",
+    ),
+    Case(
+        {"M": 3, "N": 20_011},
+        "bfloat16",
+        why="a long row in bfloat16, its sum in float32, its last block partly filled",
+    ),
+    Case(
+        {"M": 2, "N": 33_000},
+        "float32",
+        variant="rising",
+        why="-10,000, then +10,000: where the maximum grows, the sum so far must shrink with it",
+    ),
+    Case(
+        {"M": 2, "N": 60_000},
+        "float32",
+        variant="masked",
+        why="a long row that starts with -inf, as masked attention has: -inf minus -inf is NaN",
+    ),
+    Case(
+        {"M": 6, "N": 90},
+        "float16",
+        variant="masked",
+        why="elements of -inf get 0, and the others share the 1",
+    ),
     Case(
         {"M": 4, "N": 15},
         "float32",

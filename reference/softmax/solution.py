@@ -1,12 +1,17 @@
 """Softmax over rows in Triton, forward and backward.
 
-One program handles one row. The block is the next power of two, so it is usually longer than the
-row, and the lanes beyond the row's end must not change the maximum or the sum.
+One program handles one row. A row that fits into a block is read once: the block is the next power of
+two, so it is usually longer than the row, and the lanes beyond the row's end must not change the
+maximum or the sum. A longer row is read twice, block by block: first for maximum and sum, both in one
+pass (the online softmax), then for the result.
 """
 
 import torch
 import triton
 import triton.language as tl
+
+# Longer rows go block by block.
+ONE_BLOCK = 16384
 
 
 @triton.jit
@@ -30,8 +35,46 @@ def softmax_forward_kernel(
     x = x.to(tl.float32)
     # without subtracting the maximum, exp(x) overflows from x = 89 on
     numerator = tl.exp(x - tl.max(x, axis=0))
-    y = numerator / tl.sum(numerator, axis=0)
+    # one division a row, not one an element
+    y = numerator * (1 / tl.sum(numerator, axis=0))
     tl.store(y_ptr + row * y_row_stride + cols, y, mask=mask)
+    # END SOLUTION
+
+
+@triton.jit
+def softmax_long_forward_kernel(
+    x_ptr,  # (M, N)
+    y_ptr,  # (M, N)
+    x_row_stride,
+    y_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,  # any power of two
+):
+    # Online softmax: keep the largest element so far and the sum of exp(x - largest). When a block
+    # has a larger one, the old sum must be multiplied by exp(old largest - new largest).
+    # What is that product as long as all elements were -inf?
+    # BEGIN SOLUTION
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row_ptr = x_ptr + row * x_row_stride
+    y_row_ptr = y_ptr + row * y_row_stride
+    largest = -float("inf")
+    # a sum for each lane: they are added up once, after the loop
+    sums = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        cols = start + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        new_largest = tl.maximum(largest, tl.max(x, axis=0))
+        # -inf - -inf is NaN, so subtract 0 while nothing but -inf was seen: exp(-inf - 0) is 0
+        shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
+        sums = sums * tl.exp(largest - shift) + tl.exp(x - shift)
+        largest = new_largest
+    scale = 1 / tl.sum(sums, axis=0)
+    # backwards, because the end of the row was read last and may still be in the cache
+    n_blocks = tl.cdiv(n_cols, BLOCK_SIZE)
+    for i in range(n_blocks):
+        cols = (n_blocks - 1 - i) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        tl.store(y_row_ptr + cols, tl.exp(x - largest) * scale, mask=cols < n_cols)
     # END SOLUTION
 
 
@@ -59,17 +102,50 @@ def softmax_backward_kernel(
     # END SOLUTION
 
 
+@triton.jit
+def softmax_long_backward_kernel(
+    y_ptr,  # (M, N), the forward's result
+    dy_ptr,  # (M, N), the incoming gradient
+    dx_ptr,  # (M, N)
+    y_row_stride,
+    dy_row_stride,
+    dx_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,
+):
+    # Again two passes: one for the sum, one for the result.
+    # BEGIN SOLUTION
+    row = tl.program_id(axis=0).to(tl.int64)
+    y_row_ptr = y_ptr + row * y_row_stride
+    dy_row_ptr = dy_ptr + row * dy_row_stride
+    dx_row_ptr = dx_ptr + row * dx_row_stride
+    products = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        cols = start + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        products += y * dy
+    total = tl.sum(products, axis=0)
+    n_blocks = tl.cdiv(n_cols, BLOCK_SIZE)
+    for i in range(n_blocks):
+        cols = (n_blocks - 1 - i) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        tl.store(dx_row_ptr + cols, y * (dy - total), mask=cols < n_cols)
+    # END SOLUTION
+
+
 def launch_sizes(n_cols):
     """Choose BLOCK_SIZE and num_warps for a row of n_cols elements."""
     # BEGIN SOLUTION
-    block_size = triton.next_power_of_2(n_cols)
+    block_size = triton.next_power_of_2(n_cols) if n_cols <= ONE_BLOCK else 4096
     # 512 elements a warp are 16 a thread: they stay in registers
     return block_size, min(max(block_size // 512, 1), 16)
     # END SOLUTION
 
 
 class Softmax(torch.autograd.Function):
-    """Connects the two kernels to autograd."""
+    """Connects the kernels to autograd."""
 
     @staticmethod
     def forward(ctx, x):
@@ -82,8 +158,9 @@ class Softmax(torch.autograd.Function):
             x = x.contiguous()
         n_rows, n_cols = x.shape
         y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+        kernel = softmax_forward_kernel if n_cols <= ONE_BLOCK else softmax_long_forward_kernel
         block_size, num_warps = launch_sizes(n_cols)
-        softmax_forward_kernel[(n_rows,)](
+        kernel[(n_rows,)](
             x,
             y,
             x.stride(0),
@@ -108,8 +185,9 @@ class Softmax(torch.autograd.Function):
             dy = dy.contiguous()
         n_rows, n_cols = y.shape
         dx = torch.empty_like(y)
+        kernel = softmax_backward_kernel if n_cols <= ONE_BLOCK else softmax_long_backward_kernel
         block_size, num_warps = launch_sizes(n_cols)
-        softmax_backward_kernel[(n_rows,)](
+        kernel[(n_rows,)](
             y,
             dy,
             dx,
@@ -128,7 +206,8 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax over the last axis, differentiable.
 
     Args:
-        x: Shape (M, N), 1 <= N <= 32768; float32, float16 or bfloat16. Any strides.
+        x: Shape (M, N), N >= 1; float32, float16 or bfloat16. Any strides. Elements may be -inf, but
+            never all of a row.
 
     Returns:
         A new contiguous tensor of the shape and dtype of x; every row sums to 1.
