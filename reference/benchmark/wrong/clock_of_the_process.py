@@ -1,0 +1,27 @@
+"""Takes process_time, which stands still while Python waits for the GPU."""
+
+import statistics
+import time
+
+import torch
+
+EXPECTED_VERDICT = "wrong_value"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = None
+
+
+def benchmark(run, *, num_warmups, num_trials):
+    for _ in range(num_warmups):
+        run()
+    torch.cuda.synchronize()
+    times_ms = []
+    for _ in range(num_trials):
+        start = time.process_time()
+        run()
+        torch.cuda.synchronize()
+        times_ms.append(1e3 * (time.process_time() - start))
+    return times_ms
+
+
+def summarize(times_ms):
+    return statistics.median(times_ms)

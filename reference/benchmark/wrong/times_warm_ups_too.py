@@ -1,0 +1,25 @@
+"""Returns the times of the warm-ups before those of the trials."""
+
+import statistics
+import time
+
+import torch
+
+EXPECTED_VERDICT = "wrong_value"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = None
+
+
+def benchmark(run, *, num_warmups, num_trials):
+    times_ms = []
+    for _ in range(num_warmups + num_trials):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times_ms.append(1e3 * (time.perf_counter() - start))
+    return times_ms
+
+
+def summarize(times_ms):
+    return statistics.median(times_ms)
