@@ -204,7 +204,10 @@ def _all_the_same(seen: Seen) -> Mistake | None:
 def _without_a_clock(seen: Seen) -> Mistake | None:
     if any(happening.is_mark for happening in seen.happenings):
         return None
-    advice = "use torch.cuda.Event(enable_timing=True), or time.perf_counter() and synchronize()"
+    advice = (
+        "use torch.cuda.Event(enable_timing=True), or time.perf_counter() and synchronize();"
+        " other clocks, such as datetime, are not made for this"
+    )
     return Mistake("no clock was read and no event recorded", (advice,))
 
 

@@ -348,6 +348,7 @@ def _functions(device: Device) -> dict[ModuleType, dict[str, Any]]:
     return {
         time: host | {"sleep": sleep},
         timeit: {"default_timer": host["perf_counter"]},
+        torch: {"Event": made_event},
         torch.cuda: cuda,
         torch.accelerator: {"synchronize": synchronize, "is_available": lambda: True},
     }

@@ -136,6 +136,7 @@ RIGHT = {
         "torch.cuda.sync", "torch.cuda.current_stream().sync"
     ),
     "all-events-then-wait": by_events("pass"),
+    "event-of-any-device": by_events("pass").replace("torch.cuda.Event(", "torch.Event('cuda', "),
     "event-waits": by_events("stop.synchronize()"),
     "asks-until-done": by_events("while not stop.query(): pass"),
     "sleeps-between": by_events("time.sleep(1)"),
