@@ -90,6 +90,7 @@ def stubs(
 
       python -m grader stubs --check
     """
+    from grader.release import markers
     from grader.release import stubs as release
 
     reference, assignment = ROOT / "reference", ROOT / "assignment"
@@ -100,7 +101,7 @@ def stubs(
             names = ", ".join(str(path.relative_to(ROOT)) for path in unsaved)
             fail(f"not committed, so not overwritten: {names} (--force overwrites)", USAGE)
         changed = stale if check else release.write_stubs(reference, assignment)
-    except release.StubError as error:
+    except markers.StubError as error:
         fail(str(error), USAGE)
     for path in changed:
         print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")

@@ -8,6 +8,7 @@
 The region becomes one statement that fails when it is reached: ``tl.static_assert`` in a
 ``@triton.jit`` function, where ``raise`` does not compile and ``pass`` silently writes nothing, and
 ``raise NotImplementedError`` elsewhere. Signatures, docstrings and comments outside stay.
+A solution.cu becomes a stub of its own (``cuda_stubs``).
 
 A marker that might be misread is an error, never a guess: the price of a guess is a published
 solution. Not covered: a hint that gives the solution away in other words.
@@ -16,25 +17,21 @@ solution. Not covered: a hint that gives the solution away in other words.
 from __future__ import annotations
 
 import ast
-import difflib
 import io
 import json
-import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from grader.release import cuda_stubs
+from grader.release.markers import MIN_LEAK_CHARS, StubError, resembles_marker, squashed
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 MESSAGE = "# STUB:"
 # a kernel without a region is given to students whole; this comment in it says that it is meant
 GIVEN = "# GIVEN"
 
-# how alike letters must be to count as a misspelling: "BEGN SOLUTON" is 0.92
-_ALIKE = 0.8
-_LOOSE = re.compile(r"SOLUTION|(?i:\b(begin|end|start|stop)\W*(of\W|the\W|your\W)*solution\b)")
-# shorter statements, such as "return y", may occur in a hint by chance
-_MIN_LEAK_CHARS = 16
 _LAYOUT = frozenset(
     {
         tokenize.COMMENT,
@@ -46,13 +43,6 @@ _LAYOUT = frozenset(
     }
 )
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class StubError(ValueError):
-    """A solution that cannot be turned into a stub; says file, line and what to do."""
-
-    def __init__(self, path: str | Path, line: int, problem: str) -> None:
-        super().__init__(f"{path}:{line}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -113,10 +103,11 @@ def stale_stubs(reference_dir: Path, assignment_dir: Path) -> list[Path]:
 def _stale(reference_dir: Path, assignment_dir: Path) -> dict[Path, str]:
     """Path and wanted text of every stub that is not current."""
     wanted = {
-        assignment_dir / f"{solution.parent.name}.py": strip(
+        assignment_dir / f"{solution.parent.name}{solution.suffix}": stub_of(
             solution.read_text(encoding="utf-8"), solution
         )
-        for solution in sorted(reference_dir.glob("*/solution.py"))
+        for pattern, stub_of in (("*/solution.py", strip), ("*/solution.cu", cuda_stubs.strip))
+        for solution in sorted(reference_dir.glob(pattern))
     }
     return {
         path: text
@@ -161,7 +152,7 @@ def _markers(tokens: list[tokenize.TokenInfo], path: str | Path) -> Iterator[tok
         elif token.type == tokenize.COMMENT:
             text = token.string.rstrip()
             if text not in {BEGIN, END}:
-                if _resembles_marker(text):
+                if resembles_marker(text):
                     remedy = f"write exactly {BEGIN!r} or {END!r}, or reword the comment"
                     raise StubError(path, line, f"{text!r} only resembles a marker: {remedy}")
                 continue
@@ -170,14 +161,6 @@ def _markers(tokens: list[tokenize.TokenInfo], path: str | Path) -> Iterator[tok
             if depth:
                 raise StubError(path, line, "a marker may not stand inside brackets")
             yield token
-
-
-def _resembles_marker(comment: str) -> bool:
-    letters = re.sub(r"[^A-Z]", "", comment.upper())
-    return _LOOSE.search(comment) is not None or any(
-        difflib.SequenceMatcher(None, letters, marker).ratio() >= _ALIKE
-        for marker in ("BEGINSOLUTION", "ENDSOLUTION")
-    )
 
 
 def _check_region(
@@ -262,14 +245,14 @@ def _check_leaks(tree: ast.Module, stub: str, regions: list[_Region], path: str 
     """No statement of a region may occur in the stub, be it in a comment or a docstring."""
     hidden = [node for node in _statements(tree) if any(r.holds(node) for r in regions)]
     shown = {
-        _squashed(ast.unparse(node))
+        squashed(ast.unparse(node))
         for node in _statements(tree)
         if not any(r.holds(node) for r in regions)
     }
-    text = _squashed(stub)
+    text = squashed(stub)
     for node in hidden:
-        first = _squashed(ast.unparse(node).splitlines()[0])
-        if len(first) >= _MIN_LEAK_CHARS and first in text and first not in shown:
+        first = squashed(ast.unparse(node).splitlines()[0])
+        if len(first) >= MIN_LEAK_CHARS and first in text and first not in shown:
             raise StubError(
                 path, node.lineno, f"survives in the stub, perhaps in a comment: {first!r}"
             )
@@ -310,7 +293,3 @@ def _is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a decorator is triton.jit, called or not."""
     names = (ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in function.decorator_list)
     return any(name in {"triton.jit", "jit"} for name in names)
-
-
-def _squashed(text: str) -> str:
-    return re.sub(r"\s+", "", text)

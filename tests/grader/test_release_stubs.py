@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from grader.release.stubs import StubError, stale_stubs, strip, write_stubs
+from grader.release.markers import StubError
+from grader.release.stubs import stale_stubs, strip, write_stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = sorted((ROOT / "reference").glob("*/solution.py"))
@@ -359,7 +360,8 @@ def test_every_function_of_a_stub_fails_or_calls_one_that_does(solution: Path) -
     working = {
         name
         for name, last in ends.items()
-        if "TODO: " not in last and not (name == entry and ".apply(" in last)
+        if "TODO: " not in last
+        and not (name == entry and (".apply(" in last or "extension()." in last))
     }
     assert not working
 

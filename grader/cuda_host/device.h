@@ -1,0 +1,138 @@
+// CUDA's keywords, index variables and functions as a host compiler can read them. Every thread of a
+// launch runs to its end before the next one starts. Not covered: shared memory and __syncthreads,
+// warp functions, textures, half precision.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+#define __constant__ const
+#define __grid_constant__
+#define __managed__
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+};
+
+#define CUDA_HOST_VECTORS(type, name)                                                              \
+  struct name##1 { type x; };                                                                      \
+  struct alignas(2 * sizeof(type)) name##2 { type x, y; };                                         \
+  struct name##3 { type x, y, z; };                                                                \
+  struct alignas(4 * sizeof(type) > 16 ? 16 : 4 * sizeof(type)) name##4 { type x, y, z, w; };      \
+  inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                 \
+  inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                      \
+  inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+CUDA_HOST_VECTORS(float, float)
+CUDA_HOST_VECTORS(double, double)
+CUDA_HOST_VECTORS(int, int)
+#undef CUDA_HOST_VECTORS
+
+namespace cuda_host {
+extern uint3 block_index, thread_index;
+extern dim3 block_size, grid_size;
+}  // namespace cuda_host
+
+static const uint3& blockIdx = cuda_host::block_index;
+static const uint3& threadIdx = cuda_host::thread_index;
+static const dim3& blockDim = cuda_host::block_size;
+static const dim3& gridDim = cuda_host::grid_size;
+constexpr int warpSize = 32;
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
+using cudaError = cudaError_t;
+using cudaStream_t = void*;
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+
+namespace cuda_host {
+
+// Runs body(context) once for each thread, with the index variables set, or notes why CUDA would
+// refuse the launch.
+void launch(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void*),
+            void* context);
+
+// kernel<<<grid, block>>>(x, y, n) is rewritten to
+// cuda_host::configured(grid, block).with("kernel", [&](auto... a) { kernel(a...); })(x, y, n)
+template <class Kernel>
+struct Launch {
+  const char* name;
+  dim3 grid, block;
+  size_t shared_bytes;
+  Kernel kernel;
+  template <class... Arguments>
+  void operator()(Arguments... arguments) const {
+    auto body = [&] { kernel(arguments...); };
+    launch(name, grid, block, shared_bytes,
+           [](void* context) { (*static_cast<decltype(body)*>(context))(); }, &body);
+  }
+};
+struct Configured {
+  dim3 grid, block;
+  size_t shared_bytes;
+  template <class Kernel>
+  Launch<Kernel> with(const char* name, Kernel kernel) const {
+    return {name, grid, block, shared_bytes, kernel};
+  }
+};
+inline Configured configured(dim3 grid, dim3 block, size_t shared_bytes = 0, void* = nullptr) {
+  return {grid, block, shared_bytes};
+}
+
+}  // namespace cuda_host
+
+#ifndef M_PI
+#define M_PI 3.14159265358979323846
+#define M_SQRT2 1.41421356237309504880
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT1_2 0.70710678118654752440
+#endif
+#define CUDART_PI_F 3.141592654f
+
+template <class A, class B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
+  return a > b ? a : b;
+}
+template <class A, class B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
+  return a < b ? a : b;
+}
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline float rsqrt(float x) { return 1 / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __logf(float x) { return std::log(x); }
+inline float __powf(float x, float y) { return std::pow(x, y); }
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __frcp_rn(float x) { return 1 / x; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
+template <class T>
+T __ldg(const T* pointer) {
+  return *pointer;
+}
+template <class T>
+T atomicAdd(T* pointer, T value) {
+  const T old = *pointer;
+  *pointer = old + value;
+  return old;
+}

@@ -1,0 +1,388 @@
+// The part of PyTorch's C++ interface that a launcher of elementwise kernels uses, small enough to
+// compile in a second. Host code of a .cu file compiles against it, with a host compiler (device.h
+// stands in for CUDA) or with nvcc. Not covered: autograd, arithmetic on tensors, half precision.
+#pragma once
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "device.h"
+#endif
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace c10 {
+
+enum class ScalarType : int8_t { Float, Double, Int, Long, Bool };
+enum class DeviceType : int8_t { CPU, CUDA };
+
+constexpr ScalarType kFloat = ScalarType::Float, kFloat32 = ScalarType::Float;
+constexpr ScalarType kDouble = ScalarType::Double, kFloat64 = ScalarType::Double;
+constexpr ScalarType kInt = ScalarType::Int, kInt32 = ScalarType::Int;
+constexpr ScalarType kLong = ScalarType::Long, kInt64 = ScalarType::Long;
+constexpr ScalarType kBool = ScalarType::Bool;
+constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
+
+inline const char* toString(ScalarType type) {
+  static const char* const names[] = {"Float", "Double", "Int", "Long", "Bool"};
+  return names[static_cast<int>(type)];
+}
+
+inline int64_t elementSize(ScalarType type) {
+  static const int64_t sizes[] = {4, 8, 4, 8, 1};
+  return sizes[static_cast<int>(type)];
+}
+
+template <class T>
+struct CppTypeToScalarType;
+#define CUDA_HOST_SCALAR(type, member)                         \
+  template <>                                                  \
+  struct CppTypeToScalarType<type> {                           \
+    static constexpr ScalarType value = ScalarType::member;    \
+  };
+CUDA_HOST_SCALAR(float, Float)
+CUDA_HOST_SCALAR(double, Double)
+CUDA_HOST_SCALAR(int32_t, Int)
+CUDA_HOST_SCALAR(int64_t, Long)
+CUDA_HOST_SCALAR(bool, Bool)
+#undef CUDA_HOST_SCALAR
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Device {
+  DeviceType kind;
+  Device(DeviceType kind, int = 0) : kind(kind) {}
+  bool is_cuda() const { return kind == kCUDA; }
+  bool is_cpu() const { return kind == kCPU; }
+  DeviceType type() const { return kind; }
+  int index() const { return is_cuda() ? 0 : -1; }
+  bool operator==(const Device& other) const { return kind == other.kind; }
+  bool operator!=(const Device& other) const { return kind != other.kind; }
+};
+
+// Of sizes and strides.
+struct IntArrayRef {
+  std::vector<int64_t> values;
+  IntArrayRef(std::vector<int64_t> values) : values(std::move(values)) {}
+  IntArrayRef(std::initializer_list<int64_t> values) : values(values) {}
+  const int64_t* begin() const { return values.data(); }
+  const int64_t* end() const { return values.data() + values.size(); }
+  const int64_t* data() const { return values.data(); }
+  size_t size() const { return values.size(); }
+  bool empty() const { return values.empty(); }
+  const int64_t& operator[](size_t i) const { return values.at(i); }
+  bool operator==(const IntArrayRef& other) const { return values == other.values; }
+  bool operator!=(const IntArrayRef& other) const { return values != other.values; }
+  std::vector<int64_t> vec() const { return values; }
+};
+
+struct TensorOptions {
+  ScalarType type = kFloat;
+  DeviceType place = kCPU;
+  TensorOptions() {}
+  TensorOptions(ScalarType type) : type(type) {}
+  TensorOptions(DeviceType place) : place(place) {}
+  TensorOptions(Device device) : place(device.kind) {}
+  TensorOptions dtype(ScalarType wanted) const { auto o = *this; o.type = wanted; return o; }
+  TensorOptions device(Device wanted) const { auto o = *this; o.place = wanted.kind; return o; }
+  TensorOptions device(DeviceType wanted, int) const { return device(Device(wanted)); }
+  TensorOptions requires_grad(bool) const { return *this; }
+};
+
+}  // namespace c10
+
+namespace cuda_host {
+
+// Memory of one tensor; the bytes lie between guard zones and are known to the access checks.
+struct Storage {
+  char* data;
+  int64_t n_bytes;
+  bool is_cuda;
+  int id;
+};
+
+std::shared_ptr<Storage> allocate(int64_t n_bytes, bool is_cuda);
+// Copies and fills as PyTorch's own kernels would: the access checks know what is written.
+void fill(Storage& storage, int64_t first_byte, const void* bytes, int64_t n_bytes);
+[[noreturn]] void refuse(const std::string& message);
+
+inline std::string told(const std::string& value) { return value; }
+inline std::string told(const char* value) { return value; }
+inline std::string told(c10::ScalarType value) { return c10::toString(value); }
+inline std::string told(const c10::Device& value) { return value.is_cuda() ? "cuda:0" : "cpu"; }
+inline std::string told(c10::DeviceType value) { return value == c10::kCUDA ? "cuda" : "cpu"; }
+inline std::string told(const c10::IntArrayRef& value) {
+  std::string text = "[";
+  for (size_t i = 0; i < value.size(); ++i) text += (i ? ", " : "") + std::to_string(value[i]);
+  return text + "]";
+}
+template <class T>
+auto told(const T& value) -> decltype(std::to_string(value)) {
+  return std::to_string(value);
+}
+template <class... Parts>
+std::string sentence(const Parts&... parts) {
+  std::string text;
+  (void)std::initializer_list<int>{(text += told(parts), 0)...};
+  return text;
+}
+
+}  // namespace cuda_host
+
+namespace at {
+using namespace c10;
+
+class Tensor {
+ public:
+  std::shared_ptr<cuda_host::Storage> storage;
+  std::vector<int64_t> shape, steps;
+  int64_t first = 0;
+  ScalarType type = kFloat;
+
+  bool defined() const { return storage != nullptr; }
+  int64_t dim() const { return static_cast<int64_t>(shape.size()); }
+  int64_t ndimension() const { return dim(); }
+  int64_t size(int64_t axis) const { return shape.at(wrapped(axis)); }
+  int64_t stride(int64_t axis) const { return steps.at(wrapped(axis)); }
+  IntArrayRef sizes() const { return shape; }
+  IntArrayRef strides() const { return steps; }
+  int64_t storage_offset() const { return first; }
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int64_t size : shape) n *= size;
+    return n;
+  }
+  int64_t element_size() const { return elementSize(type); }
+  int64_t itemsize() const { return element_size(); }
+  int64_t nbytes() const { return numel() * element_size(); }
+  bool is_contiguous() const {
+    int64_t step = 1;
+    for (size_t axis = shape.size(); axis-- > 0; step *= shape[axis])
+      if (shape[axis] != 1 && steps[axis] != step && numel() > 0) return false;
+    return true;
+  }
+  // Whether the elements fill their memory, in whatever order of the axes.
+  bool is_non_overlapping_and_dense() const;
+
+  bool is_cuda() const { return storage->is_cuda; }
+  bool is_cpu() const { return !is_cuda(); }
+  Device device() const { return Device(is_cuda() ? kCUDA : kCPU); }
+  int get_device() const { return device().index(); }
+  ScalarType scalar_type() const { return type; }
+  ScalarType dtype() const { return type; }
+  bool is_floating_point() const { return type == kFloat || type == kDouble; }
+  TensorOptions options() const { return TensorOptions(type).device(device()); }
+  bool requires_grad() const { return false; }
+  bool is_same(const Tensor& other) const {
+    return storage == other.storage && first == other.first && shape == other.shape;
+  }
+
+  void* data_ptr() const { return storage->data + first * element_size(); }
+  template <class T>
+  T* data_ptr() const {
+    using Plain = std::remove_const_t<T>;
+    if (CppTypeToScalarType<Plain>::value != type)
+      cuda_host::refuse(cuda_host::sentence("expected scalar type ",
+                                            CppTypeToScalarType<Plain>::value, " but found ", type));
+    return static_cast<T*>(data_ptr());
+  }
+  template <class T>
+  const T* const_data_ptr() const { return data_ptr<T>(); }
+  template <class T>
+  T* mutable_data_ptr() const { return data_ptr<T>(); }
+  template <class T>
+  T* data() const { return data_ptr<T>(); }
+
+  Tensor contiguous() const { return is_contiguous() ? *this : copied_to(false); }
+  Tensor clone() const { return copied_to(true); }
+  Tensor detach() const { return *this; }
+  Tensor view(IntArrayRef sizes) const;
+  Tensor reshape(IntArrayRef sizes) const { return contiguous().view(sizes); }
+  Tensor flatten() const { return reshape({numel()}); }
+
+ private:
+  Tensor copied_to(bool keep_order) const;
+  size_t wrapped(int64_t axis) const { return static_cast<size_t>(axis < 0 ? axis + dim() : axis); }
+};
+
+Tensor empty(IntArrayRef sizes, TensorOptions options = {});
+Tensor zeros(IntArrayRef sizes, TensorOptions options = {});
+// As PyTorch's: x.t() without gaps gives a tensor with the strides of x.t().
+Tensor empty_like(const Tensor& x, TensorOptions options);
+Tensor zeros_like(const Tensor& x, TensorOptions options);
+inline Tensor empty_like(const Tensor& x) { return empty_like(x, x.options()); }
+inline Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.options()); }
+
+namespace cuda {
+inline cudaStream_t getCurrentCUDAStream(int = 0) { return nullptr; }
+inline cudaStream_t getDefaultCUDAStream(int = 0) { return nullptr; }
+}  // namespace cuda
+
+}  // namespace at
+
+namespace c10::cuda {
+using at::cuda::getCurrentCUDAStream;
+struct CUDAGuard {
+  explicit CUDAGuard(Device) {}
+  explicit CUDAGuard(int) {}
+};
+struct OptionalCUDAGuard {
+  template <class T>
+  explicit OptionalCUDAGuard(const T&) {}
+};
+}  // namespace c10::cuda
+namespace at::cuda {
+using c10::cuda::CUDAGuard;
+using c10::cuda::OptionalCUDAGuard;
+}  // namespace at::cuda
+
+namespace at {
+inline Device device_of(const Tensor& x) { return x.device(); }
+}  // namespace at
+
+namespace torch {
+using namespace at;
+using namespace c10;
+inline TensorOptions dtype(ScalarType type) { return TensorOptions(type); }
+inline TensorOptions device(Device place) { return TensorOptions(place); }
+template <class F>
+F wrap_pybind_function(F function) { return function; }
+}  // namespace torch
+
+#define TORCH_CHECK(condition, ...)                                                             \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      const std::string cuda_host_said = cuda_host::sentence(__VA_ARGS__);                      \
+      cuda_host::refuse(cuda_host_said.empty() ? "Expected " #condition " to be true, but got " \
+                                                 "false."                                       \
+                                               : cuda_host_said);                               \
+    }                                                                                           \
+  } while (0)
+#define TORCH_INTERNAL_ASSERT TORCH_CHECK
+#define AT_ASSERTM TORCH_CHECK
+#define AT_ASSERT TORCH_CHECK
+#define AT_ERROR(...) cuda_host::refuse(cuda_host::sentence(__VA_ARGS__))
+#define C10_CUDA_CHECK(call)                                                                    \
+  do {                                                                                          \
+    const cudaError_t cuda_host_error = (call);                                                 \
+    if (cuda_host_error != cudaSuccess)                                                         \
+      cuda_host::refuse(cuda_host::sentence("CUDA error: ", cudaGetErrorString(cuda_host_error))); \
+  } while (0)
+#define AT_CUDA_CHECK C10_CUDA_CHECK
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
+#define AT_DISPATCH_FLOATING_TYPES(type, name, ...)                                    \
+  [&] {                                                                                \
+    switch (type) {                                                                    \
+      case c10::ScalarType::Float: { using scalar_t = float; return __VA_ARGS__(); }   \
+      case c10::ScalarType::Double: { using scalar_t = double; return __VA_ARGS__(); } \
+      default: cuda_host::refuse(cuda_host::sentence("\"", name, "\" not implemented for '", type, "'")); \
+    }                                                                                  \
+  }()
+
+namespace cuda_host {
+
+// A value that crosses between Python and a function of the module.
+struct Value {
+  enum Kind { None, Tensor, Integer, Real } kind = None;
+  at::Tensor tensor;
+  int64_t integer = 0;
+  double real = 0;
+};
+
+template <class T, class = void>
+struct Convert {
+  static_assert(sizeof(T) == 0, "not known here: a function of the module takes and returns"
+                                " tensors and numbers");
+};
+template <>
+struct Convert<at::Tensor> {
+  static bool fits(const Value& value) { return value.kind == Value::Tensor; }
+  static at::Tensor in(const Value& value) { return value.tensor; }
+  static Value out(at::Tensor tensor) {
+    Value value;
+    value.kind = Value::Tensor;
+    value.tensor = tensor;
+    return value;
+  }
+};
+template <class T>
+struct Convert<T, std::enable_if_t<std::is_integral_v<T>>> {
+  static bool fits(const Value& value) { return value.kind == Value::Integer; }
+  static T in(const Value& value) { return static_cast<T>(value.integer); }
+  static Value out(T integer) {
+    Value value;
+    value.kind = Value::Integer;
+    value.integer = integer;
+    return value;
+  }
+};
+template <class T>
+struct Convert<T, std::enable_if_t<std::is_floating_point_v<T>>> {
+  static bool fits(const Value& value) {
+    return value.kind == Value::Real || value.kind == Value::Integer;
+  }
+  static T in(const Value& value) {
+    return static_cast<T>(value.kind == Value::Real ? value.real : double(value.integer));
+  }
+  static Value out(T real) {
+    Value value;
+    value.kind = Value::Real;
+    value.real = real;
+    return value;
+  }
+};
+
+struct Function {
+  virtual ~Function() {}
+  virtual bool fits(const std::vector<Value>& arguments) const = 0;
+  virtual Value call(const std::vector<Value>& arguments) const = 0;
+};
+
+template <class Result, class... Arguments>
+struct Bound : Function {
+  Result (*function)(Arguments...);
+  explicit Bound(Result (*function)(Arguments...)) : function(function) {}
+  template <size_t... I>
+  bool all_fit(const std::vector<Value>& given, std::index_sequence<I...>) const {
+    return (true && ... && Convert<std::decay_t<Arguments>>::fits(given[I]));
+  }
+  template <size_t... I>
+  Value called(const std::vector<Value>& given, std::index_sequence<I...>) const {
+    if constexpr (std::is_void_v<Result>) {
+      function(Convert<std::decay_t<Arguments>>::in(given[I])...);
+      return Value();
+    } else {
+      return Convert<std::decay_t<Result>>::out(
+          function(Convert<std::decay_t<Arguments>>::in(given[I])...));
+    }
+  }
+  bool fits(const std::vector<Value>& given) const override {
+    return given.size() == sizeof...(Arguments) &&
+           all_fit(given, std::index_sequence_for<Arguments...>());
+  }
+  Value call(const std::vector<Value>& given) const override {
+    return called(given, std::index_sequence_for<Arguments...>());
+  }
+};
+
+struct Module {
+  std::vector<std::pair<std::string, std::unique_ptr<Function>>> functions;
+  template <class Result, class... Arguments, class... Rest>
+  Module& def(const char* name, Result (*function)(Arguments...), const Rest&...) {
+    functions.emplace_back(name, std::make_unique<Bound<Result, Arguments...>>(function));
+    return *this;
+  }
+};
+
+}  // namespace cuda_host
+
+// what load_inline writes at the end of main.cpp
+#define TORCH_EXTENSION_NAME extension
+#define PYBIND11_MODULE(name, module) void cuda_host_module(cuda_host::Module& module)

@@ -1,0 +1,11 @@
+"""Mistake: PyTorch does the work, no kernel is written."""
+
+import torch
+
+EXPECTED_VERDICT = "foreign_kernel"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = None
+
+
+def cuda_gelu(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x, approximate="tanh")

@@ -1,0 +1,22 @@
+"""Cases of cuda_square that students do not see."""
+
+from __future__ import annotations
+
+from grader.spec import scenario_case
+
+CASES = (
+    scenario_case(
+        "other-sizes",
+        "sizes that are not among the public ones",
+        scalars={"rows": 257, "cols": 131},
+        timeout_s=180,
+        visibility="hidden",
+    ),
+    scenario_case(
+        "bounds-other-sizes",
+        "bounds at sizes that are not among the public ones",
+        scalars={"rows": 31, "cols": 70, "on_host": True},
+        timeout_s=180,
+        visibility="hidden",
+    ),
+)
