@@ -31,12 +31,15 @@ from grader.spec import (
 def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
     """Draw ``x``, shape (M, N), from N(0, 2**2), so that both tails occur.
 
-    The variant "large" runs evenly from -10,000 to 10,000 instead.
+    The variant "large" runs evenly from -10,000 to 10,000 instead; in the variant "negative" all
+    values lie between -4 and 0, where the output has its minimum and the gradient changes sign.
     """
     shape = (case.dims["M"], case.dims["N"])
     x = 2 * torch.randn(shape, generator=rng)
     if case.variant == "large":
         x = torch.linspace(-1e4, 1e4, x.numel()).reshape(shape)
+    if case.variant == "negative":
+        x = -4 * torch.rand(shape, generator=rng)
     if x.numel() == 1:
         # away from 0, where output and gradient could hide in the tolerance
         x = x.abs() + 0.5
@@ -107,7 +110,7 @@ def _benchmark(m: int, n: int, dtype: Dtype) -> BenchmarkCase:
         dims={"M": m, "N": n},
         dtype=dtype,
         inputs=(InputSpec("x", (m, n), dtype, scale=2.0, requires_grad=True),),
-        phases=("forward", "both"),
+        phases=("forward", "backward", "both"),
     )
 
 
@@ -119,6 +122,17 @@ CASES = (
         {"M": 61, "N": 1009},
         "float32",
         why="61,549 elements: many blocks, the last one partly filled, and none may be left out",
+    ),
+    Case(
+        {"M": 2, "N": 70_001},
+        "float32",
+        why="two very long rows: programs and blocks have nothing to do with rows here",
+    ),
+    Case(
+        {"M": 11, "N": 200},
+        "float32",
+        variant="negative",
+        why="all values negative: the output has its minimum there, and the gradient changes sign",
     ),
     Case({"M": 33, "N": 257}, "float16", why="float16 in and out"),
     Case({"M": 33, "N": 257}, "bfloat16", why="bfloat16 in and out"),

@@ -109,6 +109,12 @@ CASES = (
     Case(
         {"n": 100_003}, "float32", groups=GROUPS, why="many programs: each must find its own block"
     ),
+    Case(
+        {"n": 1_000_001},
+        "float32",
+        groups=GROUPS,
+        why="a long vector: a grid of hundreds of programs, and one element in the last block",
+    ),
     Case({"n": 1000}, "float16", groups=GROUPS, why="float16 in and out"),
     Case({"n": 1000}, "bfloat16", groups=GROUPS, why="bfloat16 in and out"),
     Case(
@@ -117,6 +123,13 @@ CASES = (
         groups=GROUPS,
         layout="offset",
         why="x and y start in the middle of their storage: vectors need not be aligned",
+    ),
+    Case(
+        {"n": 1500},
+        "float16",
+        groups=GROUPS,
+        layout="strided",
+        why="every second element of a longer vector: neighbours are two elements apart",
     ),
     Case(
         {"n": 513},
@@ -138,6 +151,13 @@ CASES = (
         groups=GROUPS,
         variant="extreme",
         why="sums up to 50000, near the largest float16: bfloat16 would round them too coarsely",
+    ),
+    Case(
+        {"n": 300},
+        "bfloat16",
+        groups=GROUPS,
+        variant="extreme",
+        why="values up to 1e30, which bfloat16 holds and float16 does not",
     ),
 )
 

@@ -6,7 +6,7 @@ import triton.language as tl
 
 EXPECTED_VERDICT = "wrong_value"
 EXPECTED_GROUP = "forward"
-EXPECTED_CASES = ("M61-N1009-float32",)
+EXPECTED_CASES = ("M2-N70001-float32",)
 
 
 @triton.jit
@@ -37,7 +37,7 @@ class SiLU(torch.autograd.Function):
         y = torch.zeros_like(x)
         n_elements = x.numel()
         grid = (1,)
-        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=16384)
+        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=65536)
         ctx.save_for_backward(x)
         return y
 
@@ -48,7 +48,7 @@ class SiLU(torch.autograd.Function):
         dx = torch.zeros_like(x)
         n_elements = x.numel()
         grid = (1,)
-        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=16384)
+        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=65536)
         return dx
 
 

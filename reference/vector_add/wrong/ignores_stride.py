@@ -6,7 +6,7 @@ import triton.language as tl
 
 EXPECTED_VERDICT = "non_finite"
 EXPECTED_GROUP = "forward"
-EXPECTED_CASES = ("n513-float32-expanded",)
+EXPECTED_CASES = ("n1500-float16-strided", "n513-float32-expanded")
 
 
 @triton.jit

@@ -1,0 +1,58 @@
+"""Takes neighbours in a row for neighbours in memory: reads the padding between rows."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXPECTED_VERDICT = "non_finite"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = None
+
+
+@triton.jit
+def gelu_forward_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    a = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    tl.store(y_ptr + offsets, x * tl.sigmoid(2 * a), mask=mask)
+
+
+@triton.jit
+def gelu_backward_kernel(x_ptr, dy_ptr, dx_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    dy = tl.load(dy_ptr + offsets, mask=mask).to(tl.float32)
+    a = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    s = tl.sigmoid(2 * a)
+    da = 0.7978845608028654 * (1 + 3 * 0.044715 * x * x)
+    dx = dy * (s + x * s * (1 - s) * 2 * da)
+    tl.store(dx_ptr + offsets, dx, mask=mask)
+
+
+class GELU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        n_elements = x.numel()
+        grid = (triton.cdiv(n_elements, 1024),)
+        gelu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=1024)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        n_elements = x.numel()
+        grid = (triton.cdiv(n_elements, 1024),)
+        gelu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=1024)
+        return dx
+
+
+def gelu(x: torch.Tensor) -> torch.Tensor:
+    return GELU.apply(x)

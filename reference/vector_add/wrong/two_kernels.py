@@ -1,0 +1,37 @@
+"""Copies x with one kernel and adds y to the copy with another: right, and a third more traffic."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXPECTED_VERDICT = "excess_traffic"
+EXPECTED_GROUP = "memory"
+EXPECTED_CASES = None
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
+def vector_add_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+
+def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x, y = (x.contiguous(), y.contiguous())
+    out = torch.empty_like(x)
+    n_elements = x.numel()
+    grid = (triton.cdiv(n_elements, 1024),)
+    copy_kernel[grid](x, out, n_elements, BLOCK_SIZE=1024)
+    vector_add_kernel[grid](out, y, out, n_elements, BLOCK_SIZE=1024)
+    return out
