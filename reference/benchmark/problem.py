@@ -234,8 +234,9 @@ def _of_one_trial(seen: Seen) -> Mistake:
         )
         return Mistake(f"{what}: the transfer of the result is timed, too", (*details, advice))
     start = next((h for h in reversed(before) if h.is_mark), None)
-    queued = 0.0 if run is None else run.number - duration - run.when
-    if start is not None and start.what in CLOCKS and queued > MAX_HOST_MS:
+    launched = 0.0 if run is None else run.when + seen.longest[call] - duration
+    queued = 0.0 if run is None else run.number - duration - launched
+    if start is not None and start.what in CLOCKS and queued > 0:
         advice = "synchronize before the clock is started, after the warm-ups, too"
         what += f": started while the GPU still had {queued:.4g} ms of other work to do"
         return Mistake(what, (*details, advice))

@@ -132,6 +132,18 @@ RIGHT = {
     "accelerator": by_clock("time.perf_counter()", "1e3").replace(
         "torch.cuda.sync", "torch.accelerator.sync"
     ),
+    "one-reading-between-trials": HEAD
+    + """
+    torch.cuda.synchronize()
+    last = time.perf_counter()
+    for _ in range(num_trials):
+        run()
+        torch.cuda.synchronize()
+        now = time.perf_counter()
+        times_ms.append(1e3 * (now - last))
+        last = now
+    return times_ms
+""",
     "stream-waits": by_clock("time.perf_counter()", "1e3").replace(
         "torch.cuda.sync", "torch.cuda.current_stream().sync"
     ),
