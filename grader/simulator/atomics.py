@@ -90,8 +90,20 @@ def _access(
         refuse(f"tl.atomic_{operation} does not take {t}; use int32 or int64")
     if operation in {"max", "min"} and t in {dtypes.float16, dtypes.bfloat16}:
         refuse(f"tl.atomic_{operation} does not take {t}; use float32")
+    if operation == "cas":
+        _check_compared(pointer, t, values)
     arrays = [_converted(value_of(v), t) for v in values]
     return Access(f"atomic_{operation}", pointer, mask, *arrays)
+
+
+def _check_compared(pointer: Value, t: dtype, values: tuple[Any, ...]) -> None:
+    """Alone of all atomics, tl.atomic_cas converts and repeats nothing."""
+    for name, given in zip(("cmp", "val"), map(value_of, values), strict=True):
+        if given.dtype is not t or given.shape != pointer.shape:
+            refuse(
+                f"tl.atomic_cas: {name} is {given.dtype} of shape {given.shape}, the pointer to {t} of "
+                f"shape {pointer.shape}; make them the same, with .to() and tl.full"
+            )
 
 
 def _converted(value: Value, t: dtype) -> Array:

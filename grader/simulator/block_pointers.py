@@ -10,7 +10,7 @@ from grader.simulator import access, creation, index
 from grader.simulator.comparisons import bitwise, compare
 from grader.simulator.constants import plain
 from grader.simulator.creation import cast
-from grader.simulator.dtypes import int64
+from grader.simulator.dtypes import int64, pointer_type
 from grader.simulator.errors import refuse
 from grader.simulator.mathematics import mul
 from grader.simulator.operators import add
@@ -98,24 +98,40 @@ class BlockPointer:
 
 
 def make_block_ptr(
-    base: Value, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+    base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
 ) -> BlockPointer:
     """A block pointer into the tensor at ``base``."""
     if sorted(sequence(order)) != list(range(len(sequence(block_shape)))):
         refuse(f"order={tuple(sequence(order))} must name each axis of the block once")
+    if not isinstance(base, Value) or not isinstance(base.dtype, pointer_type):
+        refuse("tl.make_block_ptr begins with a pointer, such as x_ptr + row * row_stride")
     return BlockPointer(
-        base, sequence(shape), sequence(strides), sequence(offsets), _sizes(block_shape)
+        base,
+        scalars(shape, "shape"),
+        scalars(strides, "strides"),
+        scalars(offsets, "offsets"),
+        creation.block_shape(block_shape),
     )
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
-    return creation.block_shape(shape)
+def scalars(given: Any, what: str) -> list[Any]:
+    """One integer for each axis, values or numbers."""
+    numbers = sequence(given)
+    for number in numbers:
+        value = value_of(number)
+        if value.shape or value.argument is not None or not value.dtype.is_int():
+            refuse(f"{what}: one integer for each axis, not {value.dtype} of shape {value.shape}")
+    return numbers
 
 
-def advance(base: BlockPointer, offsets: Any) -> BlockPointer:
+def advance(base: Any, offsets: Any) -> BlockPointer:
     """Move a block pointer."""
-    moved = [add(value_of(a), b) for a, b in zip(base.offsets, sequence(offsets), strict=True)]
-    return base.at(moved)
+    if not isinstance(base, BlockPointer):
+        refuse("tl.advance moves what tl.make_block_ptr returns; add to other pointers")
+    steps = scalars(offsets, "offsets")
+    if len(steps) != len(base.block):
+        refuse(f"tl.advance: this block pointer takes {len(base.block)} offsets, not {len(steps)}")
+    return base.at([add(value_of(a), b) for a, b in zip(base.offsets, steps, strict=True)])
 
 
 setattr(BlockPointer, "advance", advance)  # noqa: B010 - a function of the language and a method
@@ -184,7 +200,13 @@ def store(
         return
     if plain(mask) is not None:
         refuse("a store through a block pointer takes boundary_check, not a mask")
-    shape = value_of(value).shape
+    given, t = value_of(value), pointer.dtype.element_ty
+    if given.dtype is not t:
+        refuse(
+            f"tl.store: the block pointer is to {t}, the value {given.dtype}: write value.to({t.name}); "
+            "through a block pointer nothing is converted"
+        )
+    shape = given.shape
     if shape and shape != pointer.block:
         refuse(f"tl.store: the block has shape {pointer.block}, the value {shape}")
     lanes, inside = pointer.lanes(_axes(pointer, boundary_check))
@@ -192,7 +214,8 @@ def store(
 
 
 def _axes(pointer: BlockPointer, boundary_check: Any) -> list[int]:
-    axes = [int(a) for a in sequence(boundary_check)]
-    if any(axis not in range(len(pointer.block)) for axis in axes):
+    given = plain(boundary_check)
+    axes = [] if given is None else sequence(given)
+    if any(not isinstance(a, int) or a not in range(len(pointer.block)) for a in axes):
         refuse(f"boundary_check={tuple(axes)}: this block has axes 0 to {len(pointer.block) - 1}")
     return axes

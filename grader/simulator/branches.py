@@ -13,7 +13,6 @@ from typing import Any
 from grader.simulator import debug
 from grader.simulator.comparisons import invert
 from grader.simulator.constants import plain
-from grader.simulator.creation import to_bool
 from grader.simulator.errors import refuse
 from grader.simulator.promotion import scalar_type
 from grader.simulator.values import Value
@@ -26,11 +25,9 @@ class Branch:
         is_dynamic: Whether the condition is known at run time only.
     """
 
-    def __init__(
-        self, condition: Any, variables: dict[str, Any], assigned: Collection[str]
-    ) -> None:
-        self.is_dynamic = isinstance(condition, Value)
-        self._taken = bool(condition)
+    def __init__(self, test: Any, variables: dict[str, Any], assigned: Collection[str]) -> None:
+        self.is_dynamic = isinstance(test, Value)
+        self._taken = bool(condition(test))
         self._before = {}
         if self.is_dynamic:
             self._before = {name: variables[name] for name in assigned if name in variables}
@@ -70,11 +67,37 @@ def text(given: tuple[Any, Any]) -> str:
     return f"{t}{list(shape)}" if shape else str(t)
 
 
+def condition(given: Any) -> Any:
+    """What `if`, `while` and `x if c else y` ask: a value, or a constant that may be one."""
+    constant = plain(given)
+    if constant is not None and not isinstance(constant, Value | int):
+        refuse(
+            f"a condition is a comparison, a bool or an int, not {constant!r} (a Python "
+            f"{type(constant).__name__}): compare it, as in NAME != ''"
+        )
+    return given
+
+
+def loop_condition(given: Any) -> Value:
+    """What `while` asks: a comparison of values, as nothing else can change from turn to turn."""
+    if not isinstance(given, Value) or not given.dtype.is_bool():
+        kind_of = f"{given.dtype}" if isinstance(given, Value) else f"the constant {plain(given)!r}"
+        refuse(f"`while` asks for a comparison of values that the kernel computes, not {kind_of}")
+    return given
+
+
+def truth(value: Value) -> Value:
+    """An operand of ``not``, ``and`` and ``or``."""
+    if not value.dtype.is_bool():
+        refuse(f"`not`, `and` and `or` take comparisons, not {value.dtype}: write x != 0")
+    return value
+
+
 def logical_not(operand: Any) -> Any:
     """``not``, of blocks elementwise."""
     if not isinstance(operand, Value):
         return not plain(operand)
-    opposite = invert(to_bool(operand))
+    opposite = invert(truth(operand))
     opposite.cause = operand.cause
     return opposite
 

@@ -22,6 +22,8 @@ def compare(function: Callable[[Array, Array], Array], a: Any, b: Any) -> Any:
     """A comparison; with None as Python has it."""
     a, b = bare(a), bare(b)
     if b is None or a is None:
+        if isinstance(a, Value) or isinstance(b, Value):
+            refuse("a value of the kernel compares with no None: write `is None`")
         return function is np.not_equal
     if is_pointer(a) or is_pointer(b):
         refuse("pointers cannot be compared with anything but None: compare offsets")

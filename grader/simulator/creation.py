@@ -8,6 +8,7 @@ import numpy as np
 
 from grader.simulator import dtypes, run
 from grader.simulator import index as formulas
+from grader.simulator.arguments import element_type, numbers
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import dtype, float64, int1, int32, int64, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
@@ -104,8 +105,8 @@ def arange(start: Any, end: Any) -> Value:
 
 def full(shape: Any, value: Any, dtype: Any) -> Value:
     """A block filled with one number."""
-    given, sizes = value_of(value), block_shape(shape)
-    t = given.dtype if plain(dtype) is None else _scalar(dtype)
+    given, sizes = numbers(value, "tl.full"), block_shape(shape)
+    t = element_type(dtype)
     if given.shape and given.numel != 1:
         refuse(f"tl.full takes one number, not a block of shape {given.shape}")
     filler = dtypes.convert(given.data, given.dtype, t)
@@ -120,15 +121,10 @@ def zeros(shape: Any, dtype: Any) -> Value:
 
 def zeros_like(input: Any) -> Value:  # noqa: A002 - Triton's keyword
     """Zeros in the shape and type of another block."""
-    given = value_of(input)
+    if not isinstance(plain(input), Value):
+        refuse("tl.zeros_like takes a value of the kernel; use tl.zeros")
+    given = numbers(input, "tl.zeros_like")
     return Value(np.zeros((1, *given.shape), given.dtype.compute), given.dtype)
-
-
-def _scalar(t: Any) -> dtype:
-    given = plain(t)
-    if not isinstance(given, dtype):
-        refuse(f"a type such as tl.float32 is needed here, not {given!r}")
-    return given
 
 
 @member
@@ -148,7 +144,7 @@ def cast(
     given, t = value_of(input), plain(dtype)
     if isinstance(given.dtype, pointer_type) or isinstance(t, pointer_type):
         return _cast_pointer(given, t)
-    target = _scalar(t)
+    target = element_type(t)
     if plain(bitcast):
         return _bitcast(given, target)
     if target is given.dtype:

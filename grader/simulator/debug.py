@@ -32,26 +32,36 @@ _MAX_PRINTED_PROGRAMS = 4
 
 def multiple_of(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
     """Of interest to the compiler only."""
-    given = plain(values)
-    n_values = len(given) if isinstance(given, tuple | list) else 1
-    rank = len(value_of(input).shape)
-    if n_values != max(1, rank):
-        refuse(f"tl.multiple_of takes one value for each of the {rank} axes, not {n_values}")
-    return input
+    return _hinted(input, values, "tl.multiple_of")
 
 
 def max_contiguous(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
     """Of interest to the compiler only."""
-    return input
+    return _hinted(input, values, "tl.max_contiguous")
 
 
 def max_constancy(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
     """Of interest to the compiler only."""
-    return input
+    return _hinted(input, values, "tl.max_constancy")
+
+
+def _hinted(x: Any, values: Any, function: str) -> Any:
+    given = plain(values)
+    numbers = list(given) if isinstance(given, tuple | list) else [given]
+    rank = len(value_of(x).shape)
+    # of a scalar, tl.multiple_of alone takes a value
+    if len(numbers) != (max(1, rank) if function == "tl.multiple_of" else rank):
+        refuse(f"{function} takes one value for each of the {rank} axes, not {len(numbers)}")
+    if not all(isinstance(n, int) for n in numbers):
+        refuse(f"{function} takes constant integers, not {given!r}")
+    return x
 
 
 def assume(cond: Any) -> None:
     """Of interest to the compiler only."""
+    given = value_of(cond)
+    if given.shape or not given.dtype.is_bool():
+        refuse(f"tl.assume takes one comparison, not {given.dtype} of shape {given.shape}")
 
 
 def debug_barrier() -> None:
@@ -61,8 +71,12 @@ def debug_barrier() -> None:
 def static_assert(cond: Any, msg: Any = "") -> None:
     """Fail at compile time."""
     given = plain(cond)
-    if isinstance(given, Value):
-        refuse("tl.static_assert takes a compile-time condition; use tl.device_assert")
+    if not isinstance(given, bool):
+        what = "a value" if isinstance(given, Value) else repr(given)
+        refuse(
+            f"tl.static_assert takes a compile-time comparison, not {what}; of values, use "
+            "tl.device_assert"
+        )
     if not given:
         text = str(plain(msg))
         raise StaticAssertError(f"static_assert failed: {text}" if text else "static_assert failed")
@@ -87,6 +101,8 @@ def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: 
     """Print the values of the first few programs."""
     if not isinstance(plain(prefix), str):
         refuse("tl.device_print begins with a text: tl.device_print('n', n)")
+    for value in values:
+        value_of(value)
     current = run.current()
     if current.launch.is_repeat:
         return
@@ -103,8 +119,6 @@ def kernel_print(*values: Any, **_options: Any) -> None:
 
 
 def _of_program(value: Any, row: int) -> Any:
-    if isinstance(plain(value), str | tuple | list | type(None)):
-        return plain(value)
     data = value_of(value).data
     return data[row if data.shape[0] > 1 else 0]
 

@@ -18,6 +18,7 @@ LANGUAGE = ("dot",)
 
 
 _DEFAULT_PRECISION = "tf32"
+_PRECISIONS = frozenset({"tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"})
 _MIN_K = 16
 
 
@@ -37,12 +38,12 @@ def dot(
     a, b = value_of(input), value_of(other)
     _check_dot(a, b)
     x, y = a.data, b.data
-    wanted = plain(out_dtype)
+    wanted, precision = plain(out_dtype), _precision(input_precision, allow_tf32)
     t = _result_type(a.dtype, wanted)
     if a.dtype.is_int():
         product = _product(x.astype(np.float64), y.astype(np.float64)).astype(np.int32)
     else:
-        if a.dtype is float32 and _precision(input_precision, allow_tf32) == "tf32":
+        if a.dtype is float32 and precision == "tf32":
             x, y = cut_to_tf32(x), cut_to_tf32(y)
         product = _product(x, y)
         product = t.round(product) if t.rounds else product
@@ -101,15 +102,12 @@ def _precision(input_precision: Any, allow_tf32: Any) -> str:
     given, allowed = plain(input_precision), plain(allow_tf32)
     if given is not None and allowed is not None:
         refuse("tl.dot takes input_precision or allow_tf32, not both")
-    if dtypes.is_lifted():
-        return "ieee"
     if given is None:
-        if allowed is None:
-            return _DEFAULT_PRECISION
-        return "tf32" if allowed else "ieee"
-    if given not in {"tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"}:
+        asked = {None: _DEFAULT_PRECISION}.get(allowed, "tf32" if allowed else "ieee")
+        return "ieee" if dtypes.is_lifted() else asked
+    if not isinstance(given, str) or given.lower() not in _PRECISIONS:
         refuse(f"input_precision={given!r}: use 'tf32', 'tf32x3' or 'ieee'")
-    return str(given)
+    return "ieee" if dtypes.is_lifted() else given.lower()
 
 
 def cut_to_tf32(x: Array) -> Array:

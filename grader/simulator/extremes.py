@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,20 @@ from grader.simulator.values import Value, value_of
 LANGUAGE = ("PropagateNan", "clamp", "maximum", "minimum")
 
 
+class PropagateNan(enum.Enum):
+    """tl.PropagateNan."""
+
+    NONE = 0
+    ALL = 1
+
+
 def _comparable(x: Any) -> Value:
     """As tl.maximum takes it: numbers are float32 or int32 values, bfloat16 becomes float32."""
     value = value_of(x)
     return cast(value, float32) if value.dtype is bfloat16 else value
 
 
-def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
+def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Value:
     """The larger; a NaN loses unless ``propagate_nan``, and -0.0 to 0.0."""
     larger = np.maximum if _propagates(propagate_nan) else np.fmax
     a, b, t = operands(_comparable(x), _comparable(y))
@@ -34,7 +42,7 @@ def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
     return Value(largest, t)
 
 
-def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Value:
+def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Value:
     """The smaller; a NaN loses unless ``propagate_nan``, and 0.0 to -0.0."""
     smaller = np.minimum if _propagates(propagate_nan) else np.fmin
     a, b, t = operands(_comparable(x), _comparable(y))
@@ -53,19 +61,16 @@ def _both_zero(a: Array, b: Array) -> Array | None:
     return both if both.any() else None
 
 
-class PropagateNan:
-    """tl.PropagateNan."""
-
-    ALL = "all"
-    NONE = None
-
-
 def _propagates(propagate_nan: Any) -> bool:
-    return bool(plain(propagate_nan) == PropagateNan.ALL)
+    given = plain(propagate_nan)
+    if not isinstance(given, PropagateNan):
+        refuse(f"propagate_nan is tl.PropagateNan.ALL or tl.PropagateNan.NONE, not {given!r}")
+    return given is PropagateNan.ALL
 
 
-def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Value:  # noqa: A002
+def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Value:  # noqa: A002
     """``x`` held between two bounds."""
-    if not value_of(x).dtype.is_floating():
-        refuse(f"tl.clamp takes floats, not {value_of(x).dtype}: use tl.minimum and tl.maximum")
-    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+    held = minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+    if not held.dtype.is_floating():
+        refuse(f"tl.clamp takes floats, not {held.dtype}: use tl.minimum and tl.maximum")
+    return held

@@ -36,7 +36,7 @@ class Access:
         arrays = [pointer.data, *self._mask(mask), *values]
         # a load may repeat its pointers along the mask; what is stored fits the pointers
         for extra in arrays[1:]:
-            if extra.ndim > pointer.data.ndim:
+            if extra.ndim > pointer.data.ndim and (kind != "load" or not pointer.shape):
                 refuse(
                     f"tl.{kind}: the mask or value has shape {extra.shape[1:]}, but the pointer "
                     f"has shape {pointer.shape}; make the pointer a block of that shape"

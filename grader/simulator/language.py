@@ -39,6 +39,7 @@ from grader.simulator.errors import (
     MissingNameError,
     UnsupportedError,
     kernel_frame,
+    refuse,
 )
 from grader.simulator.unsupported import ABSENT, INSTEAD
 
@@ -117,8 +118,10 @@ def next_power_of_2(n: int) -> int:
     return 1 << max(0, int(n) - 1).bit_length()
 
 
-def cdiv(x: int, y: int) -> int:
+def cdiv(x: Any, y: Any) -> Any:
     """``x / y`` rounded up."""
+    if isinstance(x, values.Value) or isinstance(y, values.Value):
+        refuse("triton.cdiv takes constants; of values that the kernel computes, write tl.cdiv")
     return -(-x // y)
 
 

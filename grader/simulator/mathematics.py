@@ -229,7 +229,7 @@ def _only_float32(name: str, x: Any) -> Value:
 def cdiv(x: Any, div: Any) -> Any:
     """``x / div`` rounded up; in Python for constants."""
     a, b = plain(x), plain(div)
-    if isinstance(a, Value) or isinstance(b, Value):
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
         return floor_divide(subtract(add(a, b), 1), b)
     return -(-a // b)
 

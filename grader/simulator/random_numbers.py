@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator.constants import plain
+from grader.simulator.creation import constant
 from grader.simulator.dtypes import Array, float32, uint32
 from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.values import Value, align, value_of
@@ -59,7 +59,7 @@ def _made(seed: Any, counter: list[Array], n_rounds: Any) -> tuple[Value, ...]:
     key = value_of(seed).data.astype(np.uint64)
     shape = (-1,) + (1,) * (counter[0].ndim - 1)
     k0, k1 = (key & _LOW).reshape(shape), (key >> _HALF).reshape(shape)
-    words = _rounds(counter, k0, k1, plain(n_rounds))
+    words = _rounds(counter, k0, k1, constant(n_rounds, "n_rounds"))
     return tuple(Value(c.astype(np.uint32), uint32) for c in words)
 
 

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from grader.simulator import dtypes
+from grader.simulator.arguments import (
+    axis_of,
+    combiner,
+    element_type,
+    flag,
+    integers,
+    numbers,
+)
 from grader.simulator.constants import plain
+from grader.simulator.creation import block_shape
 from grader.simulator.dtypes import Array, bfloat16, dtype, float32, int32, uint32
 from grader.simulator.errors import refuse
 from grader.simulator.operators import result
@@ -37,10 +46,7 @@ _Reducer = Callable[..., Array]
 
 
 def _axis(x: Value, axis: Any) -> int:
-    given, rank = plain(axis), len(x.shape)
-    if not isinstance(given, int) or not -rank <= given < rank:
-        refuse(f"axis {given!r} is out of range for a block of shape {x.shape}")
-    return given % rank + 1
+    return axis_of(x, axis) + 1
 
 
 def _reduce(reducer: _Reducer, x: Value, axis: Any, keep_dims: Any) -> Array:
@@ -56,8 +62,8 @@ def _reduce(reducer: _Reducer, x: Value, axis: Any, keep_dims: Any) -> Array:
 @member
 def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Value:  # noqa: A001, A002
     """Sum; small integers add up as int32, 16-bit floats as they are after each pairwise step."""
-    x = value_of(input)
-    t = plain(dtype) or _sum_type(x.dtype)
+    x = numbers(input, "tl.sum")
+    t = _sum_type(x.dtype) if plain(dtype) is None else element_type(dtype)
     x = Value(dtypes.convert(x.data, x.dtype, t), t)
     if t.rounds:
         return _tree(lambda a, b: t.round(a + b), x, axis, keep_dims)
@@ -105,11 +111,11 @@ def _extreme(
         return_indices_tie_break_left: Any = True,
         keep_dims: Any = False,
     ) -> Any:
-        x = widened(value_of(input))
+        x = widened(numbers(input, "a reduction"))
         found = _reduce(reducer, x, axis, keep_dims)
         if x.dtype.is_floating() and np.isnan(found).any():
             found = _reduce(ignoring_nan, x, axis, keep_dims)
-        if not plain(return_indices):
+        if not flag(return_indices, "return_indices"):
             return Value(found, x.dtype)
         # a NaN is never the extreme
         data = np.where(np.isnan(x.data), worst, x.data) if x.dtype.is_floating() else x.data
@@ -143,14 +149,14 @@ def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = F
 @member
 def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Value:  # noqa: A002
     """Bitwise exclusive or."""
-    x = value_of(input)
+    x = integers(input, "tl.xor_sum")
     return Value(_reduce(np.bitwise_xor.reduce, x, axis, keep_dims), x.dtype)
 
 
 @member
 def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Value:  # noqa: A002
     """Bitwise or."""
-    x = value_of(input)
+    x = integers(input, "tl.reduce_or")
     return Value(_reduce(np.bitwise_or.reduce, x, axis, keep_dims), x.dtype)
 
 
@@ -169,7 +175,8 @@ def _moved_last(inputs: list[Value], axis: Any) -> tuple[list[Array], int]:
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:  # noqa: A002
     """Reduce one block or a tuple of blocks with the student's own function."""
     single = not isinstance(input, tuple | list)
-    given = [value_of(x) for x in ((input,) if single else input)]
+    given = [numbers(x, "tl.reduce") for x in ((input,) if single else input)]
+    combine = combiner(combine_fn, "tl.reduce")
     rank = len(given[0].shape)
     if plain(axis) is None:
         given, axis = [ravel(x) for x in given], 0
@@ -180,7 +187,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> An
             [Value(p.data[..., s], p.dtype) for p in parts]
             for s in (slice(n // 2), slice(n // 2, n))
         ]
-        parts = _combine(combine_fn, halves[0], halves[1])
+        parts = _combine(combine, halves[0], halves[1])
     ends = [p.data[..., 0] for p in parts]
     if plain(keep_dims):
         ends = [np.expand_dims(e, along) for e in ends]
@@ -194,7 +201,8 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> An
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:  # noqa: A002
     """Inclusive scan with the student's own function."""
     single = not isinstance(input, tuple | list)
-    given = [value_of(x) for x in ((input,) if single else input)]
+    given = [numbers(x, "tl.associative_scan") for x in ((input,) if single else input)]
+    combine = combiner(combine_fn, "tl.associative_scan")
     data, along = _moved_last(given, axis)
     if plain(reverse):
         data = [d[..., ::-1] for d in data]
@@ -202,7 +210,7 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     while step < n:
         earlier = [Value(d[..., :-step], x.dtype) for d, x in zip(data, given, strict=True)]
         later = [Value(d[..., step:], x.dtype) for d, x in zip(data, given, strict=True)]
-        done = _combine(combine_fn, earlier, later)
+        done = _combine(combine, earlier, later)
         data = [
             np.concatenate([d[..., :step], np.broadcast_to(p.data, later[0].data.shape)], axis=-1)
             for d, p in zip(data, done, strict=True)
@@ -216,23 +224,25 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
 def _accumulated(accumulate: np.ufunc, x: Value, t: dtype, axis: Any, reverse: Any) -> Value:
     along, data = _axis(x, axis), dtypes.convert(x.data, x.dtype, t)
-    data = np.flip(data, along) if plain(reverse) else data
+    backwards = flag(reverse, "reverse")
+    data = np.flip(data, along) if backwards else data
     data = accumulate.accumulate(data, axis=along, dtype=data.dtype)
-    return result(np.flip(data, along) if plain(reverse) else data, t)
+    return result(np.flip(data, along) if backwards else data, t)
 
 
 @member
 def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Value:  # noqa: A002
     """Sums of all elements so far; unlike tl.sum, of bfloat16 in float32."""
-    x = value_of(input)
-    t = plain(dtype) or (float32 if x.dtype is bfloat16 else _sum_type(x.dtype))
+    x = numbers(input, "tl.cumsum")
+    own = float32 if x.dtype is bfloat16 else _sum_type(x.dtype)
+    t = own if plain(dtype) is None else element_type(dtype)
     return _accumulated(np.add, x, t, axis, reverse)
 
 
 @member
 def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Value:  # noqa: A002
     """Products of all elements so far; small integers stay as they are, bfloat16 is float32."""
-    x = value_of(input)
+    x = numbers(input, "tl.cumprod")
     t = float32 if x.dtype is bfloat16 else x.dtype
     return _accumulated(np.multiply, x, t, axis, reverse)
 
@@ -252,13 +262,16 @@ def gather(src: Any, index: Any, axis: Any) -> Value:
 @member
 def histogram(input: Any, num_bins: Any, mask: Any = None) -> Value:  # noqa: A002
     """How often each of ``num_bins`` integers occurs, int32."""
-    x, bins = value_of(input), int(plain(num_bins))
-    if len(x.shape) != 1 or not x.dtype.is_int():
-        refuse(f"tl.histogram takes integers along one axis, not {x.dtype} of shape {x.shape}")
+    x, (bins,) = integers(input, "tl.histogram"), block_shape((num_bins,))
+    if len(x.shape) != 1:
+        refuse(f"tl.histogram counts along one axis, not in shape {x.shape}")
     n = x.data.shape[0]
     keep = np.ones(x.data.shape, np.bool_)
     if plain(mask) is not None:
-        m = value_of(mask).data
+        given = value_of(mask)
+        if not given.dtype.is_bool():
+            refuse(f"the mask of tl.histogram is a comparison, not {given.dtype}")
+        m = given.data
         n = builtins.max(n, m.shape[0])
         keep = np.broadcast_to(m, (n, *x.shape))
     data = np.broadcast_to(x.data, (n, *x.shape))

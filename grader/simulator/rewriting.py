@@ -16,16 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import branches, run
+from grader.simulator import branches, carried
 from grader.simulator.comparisons import bitwise
 from grader.simulator.constants import plain
-from grader.simulator.creation import to_bool
-from grader.simulator.errors import refuse
-from grader.simulator.values import Value, value_of
+from grader.simulator.values import Value
 
 _AND, _OR = "__kernelgrade_and__", "__kernelgrade_or__"
 _NOT, _ASSERT = "__kernelgrade_not__", "__kernelgrade_assert__"
 _BRANCH, _IF = "__kernelgrade_branch__", "__kernelgrade_if"
+_CONDITION, _WHILE = "__kernelgrade_condition__", "__kernelgrade_while__"
 _HAD = "__kernelgrade_had"
 _CARRIED = "__kernelgrade_carried__"
 _TYPES, _CHECK, _BEFORE = "__kernelgrade_types__", "__kernelgrade_check__", "__kernelgrade_before"
@@ -39,63 +38,24 @@ def _logical(function: Callable[[Any, Any], Any], *, stops_at: bool) -> Callable
                 return so_far
             # both sides are computed, as on the GPU
             other = operand()
-            if isinstance(so_far, Value) or isinstance(other, Value):
-                so_far = bitwise(function, to_bool(so_far), to_bool(other))
-            else:
+            if not isinstance(so_far, Value):
                 so_far = other
+            elif isinstance(other, Value):
+                so_far = bitwise(function, branches.truth(so_far), branches.truth(other))
+            elif bool(plain(other)) is stops_at:
+                return other
         return so_far
 
     return apply
 
 
-def _types(
-    variables: dict[str, Any], loop: tuple[str, int], counters: tuple[str, ...]
-) -> dict[str, tuple[Any, Any]]:
-    """Before a loop: type and shape of what it may carry, values and numbers.
-
-    Not of the variable that it counts with, which is its own.
-    """
-    # a loop without a turn is seen, too
-    run.current().turns[loop] += 0
-    return _carriable({name: v for name, v in variables.items() if name not in counters})
-
-
-def _carriable(variables: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    kinds = {name: branches.kind(value) for name, value in variables.items()}
-    return {name: kind for name, kind in kinds.items() if kind is not None}
-
-
-def _carried(value: Any) -> Any:
-    """A number that a loop assigns again is a value from the loop's start on, as on the GPU."""
-    return value_of(value) if isinstance(value, int | float) else value
-
-
-def _check_types(
-    before: dict[str, tuple[Any, Any]], variables: dict[str, Any], loop: tuple[str, int]
-) -> None:
-    """At the end of a turn, count it; after the first, what was there before has kept its type.
-
-    Raises:
-        CompilationError: Naming the variable and both types.
-    """
-    run.current().turn(loop)
-    if not before:
-        return
-    after = _carriable(variables)
-    for name, was in before.items():
-        if name in after and after[name] != was:
-            refuse(
-                f"loop-carried variable {name} has initial type {branches.text(was)} but is re-assigned to "
-                f"{branches.text(after[name])} in the loop; make the type the same from the start"
-            )
-    before.clear()
-
-
 OPERATORS = {
-    _CARRIED: _carried,
-    _TYPES: _types,
-    _CHECK: _check_types,
+    _CARRIED: carried.value,
+    _TYPES: carried.types,
+    _CHECK: carried.check_types,
     _BRANCH: branches.Branch,
+    _CONDITION: branches.condition,
+    _WHILE: branches.loop_condition,
     _NOT: branches.logical_not,
     _ASSERT: branches.check_assertion,
     _AND: _logical(np.bitwise_and, stops_at=False),
@@ -105,6 +65,10 @@ OPERATORS = {
 
 def _call(function: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(func=ast.Name(id=function, ctx=ast.Load()), args=list(arguments), keywords=[])
+
+
+def _around(function: str, test: ast.expr) -> ast.expr:
+    return ast.fix_missing_locations(ast.copy_location(_call(function, test), test))
 
 
 def _is_unrolled(loop: ast.For | ast.While) -> bool:
@@ -184,6 +148,7 @@ class _Calls(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         """Likewise."""
+        node.test = _around(_WHILE, node.test)
         return self._loop(node)
 
     def _loop(self, node: ast.For | ast.While) -> Any:
@@ -225,6 +190,7 @@ class _Calls(ast.NodeTransformer):
         one_sided = set() if _returns(node.body) or _returns(node.orelse) else then ^ other
         self.generic_visit(node)
         if not then | other:
+            node.test = _around(_CONDITION, node.test)
             return node
         self.n_loops += 1
         state = f"{_IF}_{self.n_loops}"
@@ -241,6 +207,12 @@ class _Calls(ast.NodeTransformer):
         node.orelse += _at(place, _after_branch(state, other, one_sided & other))
         node.body += _at(node.body[-1], _after_branch(state, then, one_sided & then))
         return [ast.fix_missing_locations(begin), ast.fix_missing_locations(node)]
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """``x if c else y`` takes the conditions that `if` takes."""
+        self.generic_visit(node)
+        node.test = _around(_CONDITION, node.test)
+        return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         """``not`` of a block is elementwise."""
@@ -272,7 +244,7 @@ class _Calls(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
-_REWRITTEN = (ast.Assert, ast.BoolOp, ast.For, ast.If, ast.Not, ast.While)
+_REWRITTEN = (ast.Assert, ast.BoolOp, ast.For, ast.If, ast.IfExp, ast.Not, ast.While)
 
 
 def rewritten(fn: Any) -> types.CodeType:

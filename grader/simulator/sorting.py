@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from grader.simulator.arguments import axis_of, block, flag
 from grader.simulator.constants import plain
+from grader.simulator.creation import constant
 from grader.simulator.dtypes import Array
 from grader.simulator.errors import refuse
 from grader.simulator.reductions import widened
-from grader.simulator.values import Value, member, value_of
+from grader.simulator.values import Value, member
 
 # the names that kernels know as tl.<name>
 LANGUAGE = (
@@ -27,24 +29,25 @@ LANGUAGE = (
 @member
 def sort(x: Any, dim: Any = None, descending: Any = False) -> Value:
     """Sort along the last axis, which is the only one that tl.sort has."""
-    return _sorted(x, None, dim, descending=bool(plain(descending)))
+    given = block(x, "tl.sort")
+    return _sorted(given, given.shape[-1], dim, descending=flag(descending, "descending"))
 
 
 @member
 def topk(x: Any, k: Any, dim: Any = None) -> Value:
     """The ``k`` largest along the last axis, largest first; ``k`` is a power of two."""
-    return _sorted(x, plain(k), dim, descending=True)
-
-
-def _sorted(x: Any, k: int | None, dim: Any, *, descending: bool) -> Value:
-    given = value_of(x)
-    last = len(given.shape) - 1
-    if plain(dim) not in {None, last}:
-        refuse(f"tl.sort and tl.topk order the last axis ({last}) only, not {plain(dim)}")
-    n = given.shape[-1]
-    kept = n if k is None else k
+    given = block(x, "tl.topk")
+    kept, n = constant(k, "k of tl.topk"), given.shape[-1]
     if kept < 1 or kept & (kept - 1) or kept > n:
         refuse(f"tl.topk: k must be a power of 2 up to {n}, not {kept}")
+    return _sorted(given, kept, dim, descending=True)
+
+
+def _sorted(given: Value, kept: int, dim: Any, *, descending: bool) -> Value:
+    last, axis = len(given.shape) - 1, plain(dim)
+    if axis is not None and (not isinstance(axis, int) or axis != last):
+        refuse(f"tl.sort and tl.topk order the last axis ({last}) only, not {axis!r}")
+    n = given.shape[-1]
     log_n, log_k = n.bit_length() - 1, kept.bit_length() - 1
     t, data = given.dtype, given.data
     for stage in range(1, log_k + 1):
@@ -74,10 +77,7 @@ def _merged(data: Array, stage: int, order: int) -> Array:
 @member
 def flip(x: Any, dim: Any = None) -> Value:
     """Reverse along an axis."""
-    given, axis = value_of(x), plain(dim)
-    rank = len(given.shape)
-    if axis is None:
+    given = block(x, "tl.flip")
+    if plain(dim) is None:
         refuse("tl.flip needs the axis: its default fails to compile; write tl.flip(x, dim=-1)")
-    if not -rank <= axis < rank:
-        refuse(f"axis {axis} is out of range for a block of shape {given.shape}")
-    return Value(np.flip(given.data, axis % rank + 1), given.dtype)
+    return Value(np.flip(given.data, axis_of(given, dim) + 1), given.dtype)

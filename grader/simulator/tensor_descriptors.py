@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from grader.simulator import access, atomics, host_marks
-from grader.simulator.block_pointers import BlockPointer, padding_value, sequence
+from grader.simulator.block_pointers import BlockPointer, padding_value, scalars
 from grader.simulator.constants import plain
 from grader.simulator.creation import block_shape, cast
+from grader.simulator.dtypes import pointer_type
 from grader.simulator.errors import refuse
 from grader.simulator.values import Value, value_of
 
@@ -83,7 +84,7 @@ class Descriptor:
         return list(self._window.block)
 
     def _lanes(self, offsets: Any) -> tuple[Value, Value | None]:
-        at, rank = sequence(offsets), len(self._window.block)
+        at, rank = scalars(offsets, "offsets"), len(self._window.block)
         if len(at) != rank:
             refuse(f"this tensor descriptor takes {rank} offsets, not {len(at)}")
         return self._window.at(at).lanes(list(range(rank)))
@@ -127,10 +128,12 @@ def _descriptor(
 
 
 def make_tensor_descriptor(
-    base: Value, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
+    base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
 ) -> Descriptor:
     """A tensor descriptor of the tensor at ``base``."""
-    extent, steps = sequence(shape), sequence(strides)
+    if not isinstance(base, Value) or not isinstance(base.dtype, pointer_type):
+        refuse("tl.make_tensor_descriptor begins with a pointer")
+    extent, steps = scalars(shape, "shape"), scalars(strides, "strides")
     if not 1 <= len(extent) <= _MAX_RANK:
         refuse(f"a tensor descriptor has 1 to {_MAX_RANK} axes, not {len(extent)}")
     # an argument that is 1 is a constant to the compiler

@@ -89,9 +89,9 @@ class Value:
 
     @property
     def T(self) -> Value:  # noqa: N802 - tl.tensor.T
-        axes = list(range(len(self.full_shape)))
-        axes[-2:] = axes[:-3:-1]
-        return self.permuted(axes)
+        if len(self.shape) != 2:  # noqa: PLR2004 - rows and columns
+            refuse(f".T swaps two axes, and this has shape {self.shape}")
+        return self.permuted([0, 2, 1])
 
     def permuted(self, order: list[int]) -> Value:
         """Axes in another order, the program axis counted in."""

@@ -20,8 +20,15 @@ from typing import Any
 import torch
 
 from grader.compiler.driver import CompileOnlyDriver
-from tests.corpus.compiler_tables import ACCEPTED, REFUSED
+from tests.corpus import argument_tables, compiler_tables
 
+# a row about arguments is named by its statements
+REFUSED = compiler_tables.REFUSED | {
+    statements: (statements, reason) for statements, reason in argument_tables.REFUSED.items()
+}
+ACCEPTED = compiler_tables.ACCEPTED | dict(
+    zip(argument_tables.ACCEPTED, argument_tables.ACCEPTED, strict=True)
+)
 TEMPLATE = (Path(__file__).parent / "compiler_template.py").read_text()
 
 

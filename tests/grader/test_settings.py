@@ -39,10 +39,14 @@ def test_an_arch_that_is_none_is_refused(tmp_path: Path, arch: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("[tool]\ngrader = 3\n", r"tool.grader = 3 .* write \[tool.grader\]", id="number"),
+        pytest.param(
+            "[tool]\ngrader = 3\n", r"tool.grader = 3 .* write \[tool.grader\]", id="number"
+        ),
         pytest.param("tool = 'x'\n", r"tool = 'x' is no section: write \[tool\]", id="text"),
         pytest.param("[tool.grader\n", r"it is no TOML: .* \(at line 1", id="syntax"),
-        pytest.param("[tool.grader]\narch = sm_90\n", r"it is no TOML: .* \(at line 2", id="unquoted"),
+        pytest.param(
+            "[tool.grader]\narch = sm_90\n", r"it is no TOML: .* \(at line 2", id="unquoted"
+        ),
         pytest.param("\xe4 = 1\n".encode("latin-1"), "save it as UTF-8", id="encoding"),
     ],
 )
@@ -70,5 +74,5 @@ def test_a_broken_file_ends_the_grading_before_it_begins(
     (tmp_path / "pyproject.toml").write_text("[tool]\ngrader = 3\n")
     monkeypatch.setattr(discover, "ROOT", tmp_path)
 
-    with pytest.raises(UsageError, match="pyproject.toml"), opened(Request(Path("reference"))):
+    with pytest.raises(UsageError, match=r"pyproject\.toml"), opened(Request(Path("reference"))):
         pass

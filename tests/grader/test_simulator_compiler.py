@@ -1,6 +1,6 @@
 """The simulator refuses what Triton's compiler refuses, with line and advice, and nothing else.
 
-The tables are in `tests/corpus/compiler_tables.py`.
+The tables are in `tests/corpus/compiler_tables.py` and `tests/corpus/argument_tables.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from grader.simulator import CompilationError, load_module
-from tests.corpus.compile_tables import TEMPLATE, arguments, source
-from tests.corpus.compiler_tables import ACCEPTED, REFUSED
+from tests.corpus.compile_tables import ACCEPTED, REFUSED, TEMPLATE, arguments, source
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_LINE = TEMPLATE.count("\n") + 1
