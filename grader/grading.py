@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import secrets
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -151,9 +153,9 @@ class Grading:
     def _rerun(self, problem: Problem, case: Case) -> str:
         if case.visibility == "hidden":
             return ""
-        # a card names no place on a machine
-        path = "..." if self.request.path.is_absolute() else readable(str(self.request.path))
-        submission = "" if path == "assignment" else f"SUBMISSION={path} "
+        # relative: the command is for the folder that make runs in
+        path = readable(os.path.relpath(self.request.path))
+        submission = "" if path == "assignment" else f"SUBMISSION={shlex.quote(path)} "
         return f'make grade {submission}ARGS="--problem {problem.name} --case {case.id}"'
 
 

@@ -77,7 +77,10 @@ def _compiled(
 ) -> Trace:
     """With what the real compiler makes of every kernel and config, for each GPU."""
     if compiler is None:
-        absent = "kernels were not compiled: Triton is not installed here"
+        absent = (
+            "kernels were not compiled: Triton is not installed here. `pip install triton` (on Linux; no "
+            "GPU is needed) adds the compiler's errors, registers, spills and occupancy"
+        )
         return traced.model_copy(update={"compiler_notes": (absent,)})
     made, refusals = [], []
     for kernel in outcome.reply.specialisations:

@@ -18,6 +18,9 @@ from grader.seen import AutotunedSeen, FindingSeen
 from grader.spec import Inputs, Phase
 from grader.verify import PASSED
 
+# of one test; the rest are counted
+MAX_FINDINGS = 4
+
 
 def memory(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:
     """Bounds, races, unwritten elements and traffic of all launches, in the simulator."""
@@ -85,24 +88,33 @@ def _of_the_forward(
 def _judged(trial: Trial, outcome: Outcome, phase: Phase | None) -> Check:
     """What the launches did; the traffic of the phase, if one is given."""
     reply = outcome.reply
+    # stores beside the tensor and elements left out are why too little was written, where there are any
+    findings = [finding for finding in reply.findings if finding.kind != "note"]
     n_outputs = sum(math.prod(packed.header.shape) for packed in outcome.outputs.values())
-    if not reply.n_launches or reply.written < n_outputs:
+    if not reply.n_launches or (reply.written < n_outputs and not findings):
         # how much of the work is the student's own is judged by time elsewhere; this is its floor
         what = (
             f"kernels of your own wrote {reply.written} elements, but the output has {n_outputs}:"
             " this problem asks for kernels that compute all of it"
         )
         return verify.fail(Verdict.FOREIGN_KERNEL, what, trial.context)
-    order = list(Verdict)
-    findings = sorted(
-        (finding for finding in reply.findings if finding.kind != "note"),
-        key=lambda finding: order.index(Verdict(finding.kind)),
-    )
     if findings:
-        more = f"and {len(findings) - 1} more findings" if len(findings) > 1 else ""
-        what, *details = _told(findings[0])
-        return verify.fail(Verdict(findings[0].kind), what, trial.context, *details, more)
+        return _found(trial, findings)
     return PASSED if phase is None else _traffic(trial, outcome, phase)
+
+
+def _found(trial: Trial, findings: Sequence[FindingSeen]) -> Check:
+    """All findings in words, the one that gives the verdict first, else in the order they were made."""
+    order = list(Verdict)
+    findings = sorted(findings, key=lambda finding: order.index(Verdict(finding.kind)))
+    shown = findings[:MAX_FINDINGS]
+    (what, *details), *others = map(_told, shown)
+    for told in others:
+        details += [f"also: {told[0]}", *told[1:]]
+    if len(findings) > len(shown):
+        n = len(findings) - len(shown)
+        details.append(f"and {n} more finding{'s' * (n != 1)}")
+    return verify.fail(Verdict(findings[0].kind), what, trial.context, *details)
 
 
 def _told(finding: FindingSeen) -> tuple[str, ...]:
@@ -112,7 +124,7 @@ def _told(finding: FindingSeen) -> tuple[str, ...]:
     return (
         f"{finding.kind.replace('_', ' ')} at {finding.where}, program {finding.program}",
         finding.source_line,
-        finding.text + (f" ({finding.count} elements)" if finding.count > 1 else ""),
+        finding.text,
         finding.advice,
     )
 

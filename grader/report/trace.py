@@ -181,11 +181,10 @@ def _finding(found: FindingSeen) -> RenderableType:
         head = (
             "never written" if found.where.startswith(":0") else f"never written by {found.where}"
         )
-    times = f" ({_counted(found.count, 'element')})" if found.count > 1 else ""
     lines = [Text(f"    {plain(found.source_line)}")] if found.source_line else []
     told = [
         Padding(Text(plain(text)), (0, 0, 0, 2), expand=False)
-        for text in (found.text + times, found.advice)
+        for text in (found.text, found.advice)
     ]
     return Group(Text(plain(head), style=style), *lines, *[t for t in told if str(t.renderable)])
 

@@ -21,6 +21,7 @@ MAX_LOOPS = 8  # of one launch
 MAX_CONFIGS = 64  # of all kernels, in words; a count says how many there are
 _MAX_LINE_CHARS = 200
 _MAX_NAME_CHARS = 64
+_MAX_TEXT_CHARS = 500
 _TOTALS_BYTES = 256
 
 
@@ -127,7 +128,7 @@ def _finding(finding: simulator.Finding) -> dict[str, Any]:
         "where": f"{Path(finding.file).name}:{finding.line} in {finding.kernel[:_MAX_NAME_CHARS]}",
         "source_line": finding.source_line.strip()[:_MAX_LINE_CHARS],
         "program": list(finding.program),
-        "text": finding.text[:500],
+        "text": finding.counted[:_MAX_TEXT_CHARS],
         "advice": finding.advice,
         "count": finding.count,
     }

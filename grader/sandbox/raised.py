@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import json
 import re
 import traceback
@@ -95,6 +96,11 @@ def _text(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
+    if isinstance(error, bdb.BdbQuit):
+        return (
+            "it stopped at a breakpoint(), and nobody is here to answer: take it out, or debug with "
+            "`make test DIRECT=1`"
+        )
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001  a student's own exception class may do anything

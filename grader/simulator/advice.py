@@ -76,10 +76,17 @@ def race(kinds: Collection[str], *, has_order: bool) -> str:
             "other begins after it saw that: load and store between taking the same lock and "
             "releasing it, or only where a counter says that all others are done."
         )
-    return (
-        "Let each program write elements of its own: one row of partial results a program, added "
-        "up in a second kernel or with torch.sum; or tl.atomic_add, if the order may vary."
+    add_up = (
+        "one row of partial results a program, added up in a second kernel or with torch.sum; or "
+        "tl.atomic_add, if the order may vary."
     )
+    if set(kinds) == {"write"}:
+        return (
+            "Let each program store to elements of its own: check the offsets (the program id times "
+            "the block's size, the row times this tensor's own stride), and let the mask end where "
+            f"the next program begins. What all programs contribute to: {add_up}"
+        )
+    return f"Let each program write elements of its own: {add_up}"
 
 
 def redundant(axis: int) -> str:

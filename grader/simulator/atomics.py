@@ -13,6 +13,7 @@ from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, dtype, pointer_type
 from grader.simulator.errors import UnsupportedError, refuse
 from grader.simulator.lanes import Access
+from grader.simulator.run import here
 from grader.simulator.values import Value, value_of
 
 # the names that kernels know as tl.<name>
@@ -60,7 +61,7 @@ def atomic(
     given = [access.flat(v) for v in access.values]
     access.run.save(buffer.raw, element)
     if operation == "add" and not t.is_int():
-        access.run.launch.float_atomics.add(access.argument.name)
+        access.run.launch.float_atomics.setdefault(access.argument.name, here())
     if operation == "add" and not t.rounds:
         old = _add(buffer.raw, element, given[0])
     else:

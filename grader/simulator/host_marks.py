@@ -49,6 +49,7 @@ def check_device(name: str, tensor: torch.Tensor) -> None:
         )
     if is_pretending() and is_cpu(tensor):
         raise ValueError(
-            f"Pointer argument {name} cannot be accessed from Triton (cpu tensor?): it was made "
-            "without a device; write device=x.device where it is created"
+            f"Pointer argument {name} cannot be accessed from Triton (cpu tensor?): it is in the host's "
+            'memory, made without a device or moved there. Write device="cuda" where it is created, or '
+            "device=x.device, where x is a tensor on the GPU; of one that is there already, x.cuda()"
         )

@@ -53,7 +53,8 @@ class LaunchState:
     findings: list[Finding] = field(default_factory=list)
     touches: dict[int, list[Touch]] = field(default_factory=dict)
     syncs: list[tuple[int, Array, Array, Array]] = field(default_factory=list)
-    float_atomics: set[str] = field(default_factory=set)
+    # by argument, where the first one was
+    float_atomics: dict[str, tuple[str, int]] = field(default_factory=dict)
     executables: dict[Any, Any] = field(default_factory=dict)
     # file and line of a loop, programs, and how often each of them ran its body
     turns: list[tuple[tuple[str, int], Array, int]] = field(default_factory=list)

@@ -117,12 +117,22 @@ class Finding:
     count: int = 1
     advice: str = ""
 
+    @property
+    def counted(self) -> str:
+        """The text, with how often that was seen."""
+        # how many were never written is what that text begins with
+        if self.count == 1 or self.kind == "never_written":
+            return self.text
+        return f"{self.text} ({self.count:,} {'times' if self.index is None else 'elements'})"
+
     def __str__(self) -> str:
-        times = f" ({self.count} elements)" if self.count > 1 else ""
-        return (
-            f"{self.kind}: {self.file}:{self.line} in {self.kernel}, program {self.program}\n"
-            f"    {self.source_line}\n  {self.text}{times}\n  {self.advice}"
-        )
+        place = f"{self.file}:{self.line} in {self.kernel}, program {self.program}"
+        if self.kind == "never_written":
+            # it is about no line and no program; the last kernel that wrote there is a hint
+            place = f"the last kernel to write there was {self.kernel}, {self.file}:{self.line}"
+            place = place if self.kernel else "no kernel wrote there"
+        source = f"    {self.source_line}\n" if self.source_line else ""
+        return f"{self.kind}: {place}\n{source}  {self.counted}\n  {self.advice}"
 
 
 @dataclass

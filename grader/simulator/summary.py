@@ -68,8 +68,8 @@ def _float_atomics(state: LaunchState, name: str) -> Finding:
     return Finding(
         "note",
         state.kernel,
-        *state.definition,
-        source_line(*state.definition),
+        *state.float_atomics[name],
+        source_line(*state.float_atomics[name]),
         (0, 0, 0),
         name,
         None,

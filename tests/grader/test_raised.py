@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import json
 from pathlib import Path
 
@@ -51,6 +52,15 @@ TritonError.__module__ = "triton.compiler.errors"
 def test_only_the_stub_is_not_implemented(error: Exception, kind: str) -> None:
     """A kernel is not implemented while its stub's assertion stands, whatever comments say."""
     assert describe(error, "call", FOLDER)["kind"] == kind
+
+
+def test_a_breakpoint_that_nobody_answers() -> None:
+    """Quitting pdb says nothing of what it is to a student; another empty message stays empty."""
+    told = describe(bdb.BdbQuit(), "call", FOLDER)
+
+    assert told["type"] == "BdbQuit"
+    assert told["message"].startswith("it stopped at a breakpoint(), and nobody is here to answer")
+    assert describe(ValueError(), "call", FOLDER)["message"] == ""
 
 
 def test_only_the_simulator_says_that_it_cannot() -> None:
