@@ -26,6 +26,7 @@ endif
 
 help:
 	@echo "make test                        test the stubs, the staff solutions and the harness"
+	@echo "make test SUBMISSION=folder      test that one alone: a folder of <problem>.py files, or reference"
 	@echo "make test DIRECT=1               the code in pytest's own process: breakpoint() works, limits don't"
 	@echo "make grade SUBMISSION=reference  grade the staff solutions; without SUBMISSION: assignment/"
 	@echo "make verify                      is the assignment sound? (stubs score 0, wrong solutions are caught)"
@@ -42,6 +43,8 @@ help:
 test: $(SETUP)
 ifdef DIRECT
 	$(PY) -m pytest tests/submission --submission "$(SUBMISSION)" --direct -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+else ifneq ($(filter command environment,$(firstword $(origin SUBMISSION))),)
+	$(PY) -m pytest tests/submission --submission "$(SUBMISSION)" -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 else
 	$(PY) -m pytest tests/submission --submission assignment -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(PY) -m pytest tests/submission --submission reference -rfE $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from grader import discover
+from grader.commands import lab
 from grader.lab import simulator as speed
 from grader.lab.simulator import KernelSpeed
 from tests.grader.course import ROOT
@@ -49,6 +50,22 @@ def test_times_of_a_kernel_are_the_best_of_each_launch_added_up() -> None:
     assert k == KernelSpeed("p", "c", "k", 2, 3.0, 2.0, 60.0)
     assert (k.ratio, k.unchecked_ratio) == (20.0, 30.0)
     assert (m.ratio, m.unchecked_ratio) == (2.0, 4.0)
+
+
+def test_the_table_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers in one line at 80 columns, and nothing cut off."""
+    monkeypatch.setenv("COLUMNS", "80")
+    kernel, case = "flash_attention_backward_kernel", "B4-NQ1024-NK1024-D128-causal1-float16"
+
+    lab._print_table([KernelSpeed("p", case, kernel, 12, 1234.56, 500.1, 161234.5)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (numbers,) = (line.split() for line in lines if kernel in line)
+    assert numbers == ["1234.56", "500.10", "161234.5", "130.6x", "322.4x", kernel, "x12"]
+    assert case in "".join(line.strip() for line in lines)
 
 
 def test_the_mean_of_ratios() -> None:

@@ -221,6 +221,21 @@ def test_test_runs_both_submissions_then_the_harness(course: Course) -> None:
     ]
 
 
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_test_of_one_submission(course: Course, how: str) -> None:
+    """The folder that is named, and nothing else; DIRECT=1 takes it, too."""
+    named = ("SUBMISSION=my folder",) if how == "argument" else ()
+    environment = {"SUBMISSION": "my folder"} if how == "environment" else {}
+
+    course.make("test", f"PYTHON={course.python}", *named, **environment)
+    course.make("test", "DIRECT=1", f"PYTHON={course.python}", *named, **environment)
+
+    assert [call.strip() for call in course.calls()] == [
+        "-m pytest tests/submission --submission my folder -rfE",
+        "-m pytest tests/submission --submission my folder --direct -rfE",
+    ]
+
+
 def test_direct_is_for_tests_of_one_submission(course: Course) -> None:
     """And refused, with what to write instead, where marks are given."""
     course.make("test", "DIRECT=1", f"PYTHON={course.python}", "ARGS=--problem gelu")
