@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +15,10 @@ from rich.table import Table
 from grader.exits import FAILED, USAGE, fail
 
 if TYPE_CHECKING:
+    import torch
+
+    from grader.lab.compare import Comparison, Timed
+    from grader.lab.compare_tables import Session
     from grader.lab.simulator import KernelSpeed
 
 app = typer.Typer(help="Experiments: see why something is slow.", no_args_is_help=True)
@@ -68,6 +74,117 @@ def simulator(
         _print_table(kernels)
     if differences:
         fail("the values of the two differ:\n" + "\n".join(differences), FAILED)
+
+
+@app.command()
+def compare(
+    what: Annotated[
+        list[str] | None, typer.Argument(help="gelu, softmax or square; all by default.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="A GPU, such as cuda or cuda:1.")] = "cuda",
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Rows and columns of the matrix; 16384 by default.")
+    ] = None,
+    calls: Annotated[int, typer.Option(min=5, help="Timed calls of each way.")] = 40,
+    out: Annotated[Path | None, typer.Option(help="Write the Markdown to this file, too.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of Markdown.")
+    ] = False,
+) -> None:
+    """Time GELU, softmax and square several ways, beside the course notes' times. Needs a GPU.
+
+    GELU: the plain formula, PyTorch's own, CUDA C++ by load_inline, Triton and torch.compile. Softmax:
+    the same without CUDA. Square: three ways in PyTorch, Triton well and badly launched, CUDA and
+    torch.compile. A way whose tool is missing (nvcc, Triton) says so and has no time.
+
+    For example:
+
+      python -m grader lab compare gelu
+
+      python -m grader lab compare --out handout/results/gelu-softmax-h200.md
+    """
+    from grader.lab.comparisons import COMPARISONS
+
+    names = tuple(dict.fromkeys(what or COMPARISONS))
+    unknown = [name for name in names if name not in COMPARISONS]
+    if unknown:
+        fail(f"there is no comparison {unknown[0]!r}: choose from {', '.join(COMPARISONS)}", USAGE)
+    chosen = [COMPARISONS[name]() for name in names]
+    session, tables = _compared(chosen, _gpu(device), size, calls)
+    _tell(session, tables, out, as_json=as_json)
+
+
+def _gpu(device: str) -> torch.device:
+    """The GPU of this name; a usage error where there is none."""
+    import torch
+
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        fail(f"--device {device}: no device of torch's has this name; want cuda or cuda:1", USAGE)
+    if found.type != "cuda":
+        fail(f"--device {device}: time on another processor says nothing about a GPU", USAGE)
+    if not torch.cuda.is_available():
+        fail("there is no GPU here, and this compares times on one", USAGE)
+    n = torch.cuda.device_count()
+    if (found.index or 0) >= n:
+        fail(f"--device {device}: there are {n} here, counted from cuda:0", USAGE)
+    return found
+
+
+def _compared(
+    chosen: list[Comparison], device: torch.device, size: int | None, n_calls: int
+) -> tuple[Session, list[tuple[Comparison, list[Timed]]]]:
+    """Time them all on one GPU."""
+    import datetime as dt
+    import random
+
+    import torch
+
+    from grader.doctor import environment
+    from grader.lab.compare import copy_bytes_per_s, times
+    from grader.lab.compare_tables import Session
+    from grader.lab.comparisons import DEFAULT_SIZE, NOTES_GPU
+    from grader.measure.stopwatch import CudaStopwatch
+
+    console = Console(stderr=True)
+    n = size or DEFAULT_SIZE
+    with torch.cuda.device(device):
+        with console.status("the copy"):
+            bytes_per_s = copy_bytes_per_s(CudaStopwatch(device), n_calls)
+        tables = []
+        for comparison in chosen:
+            with console.status(f"{comparison.name}: compiling, then {n_calls} calls each"):
+                rows = times(
+                    comparison, n, n_calls, lambda: CudaStopwatch(device), random.SystemRandom()
+                )
+            tables.append((comparison, rows))
+    session = Session(
+        environment=environment("cuda"),
+        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        command=" ".join(["python -m grader", *sys.argv[1:]]),
+        n=n,
+        n_calls=n_calls,
+        copy_bytes_per_s=bytes_per_s,
+        notes_gpu=NOTES_GPU,
+    )
+    return session, tables
+
+
+def _tell(
+    session: Session,
+    tables: list[tuple[Comparison, list[Timed]]],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from grader.lab import compare_tables
+
+    text = compare_tables.markdown(session, tables)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(compare_tables.as_json(session, tables), indent=2) if as_json else text)
 
 
 def _means(kernels: list[KernelSpeed]) -> tuple[float, float]:
