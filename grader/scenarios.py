@@ -56,6 +56,27 @@ def plain(value: object, depth: int = 0) -> Any:
     return {"type": type(value).__name__, "text": repr(value)[:_MAX_TEXT_CHARS]}
 
 
+def has_form(value: Any, form: Any) -> bool:
+    """Whether a log, or a part of one, is built as ``form`` says.
+
+    A type stands for a value of just this type, ``[form]`` for a list of any length, a dict for one
+    with the same keys, a set of types for any of them, and ``object`` for whatever there is.
+
+    >>> has_form({"line": 3, "names": ["a", "b"]}, {"line": int, "names": [str]})
+    True
+    >>> has_form({"line": True, "names": []}, {"line": int, "names": [str]})
+    False
+    """
+    if form is object:
+        return True
+    if isinstance(form, list):
+        return type(value) is list and all(has_form(item, form[0]) for item in value)
+    if isinstance(form, dict):
+        same = type(value) is dict and value.keys() == form.keys()
+        return same and all(has_form(value[key], form[key]) for key in form)
+    return type(value) in (form if isinstance(form, set) else {form})
+
+
 def shown(value: Any) -> str:
     """One value of a log in words: ``3``, ``'red'``, ``a Tensor: tensor([1.])``."""
     if isinstance(value, Mapping) and value.keys() == _FOREIGN:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
-from grader.scenarios import Log, Mistake, is_number, shown
+from grader.scenarios import Log, Mistake, has_form, is_number, shown
 from grader.spec import Case, Inputs, scenario, scenario_case
 
 N_ELEMENTS = 24  # of the weight
@@ -39,50 +38,20 @@ _MAX_LISTED = 8
 TIMEOUT_S = 60.0  # the first compilation of a process takes seconds on a busy machine
 
 
-class _Log(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+# what scenario.py logs: the function run once as plain Python, then each compiled call
+_GRAPH = {"n_operations": int, "names": [str]}
+_TENSOR = {"shape": [int], "dtype": str, "values": list}
+_CALL = {
+    "graphs": [_GRAPH],  # that this call made
+    "n_graphs": int,  # in all by then
+    "modified": bool,
+    "tensor": object,  # as _TENSOR, or None
+    "other": object,
+}
+_BREAK = {"reason": str, "line": int, "code": str}
+_FORM = {"plain_device": str, "calls": [_CALL], "breaks": [_BREAK], "error": str}
 
-
-class Graph(_Log):
-    """One graph: how many operations it has, and their names, each once."""
-
-    n_operations: int
-    names: list[str]
-
-
-class Told(_Log):
-    """A tensor; without values if it is far too large."""
-
-    shape: list[int]
-    dtype: str
-    values: list[Any]
-
-
-class Call(_Log):
-    """One call: the graphs it made, how many there are by then, what it did and returned."""
-
-    graphs: list[Graph]
-    n_graphs: int
-    modified: bool
-    tensor: Told | None
-    other: Any
-
-
-class Break(_Log):
-    """Where a graph ended early, with Dynamo's reason."""
-
-    reason: str
-    line: int
-    code: str
-
-
-class Seen(_Log):
-    """The log of scenario.py; before all else the function is called once as plain Python."""
-
-    plain_device: str
-    calls: list[Call]
-    breaks: list[Break]
-    error: str
+Call = dict[str, Any]
 
 
 def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
@@ -131,43 +100,45 @@ _WANTED: dict[str, Callable[[int, float], torch.Tensor]] = {
 
 def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
     """First the values of every call, then what became of the function: graphs, breaks, operations."""
-    seen, what = Seen.model_validate(log), case.id.partition("-")[0]
+    if not has_form(log, _FORM):
+        return Mistake("the log of the scenario is not of its form", (), "protocol_error")
+    what = case.id.partition("-")[0]
     entry = _ENTRY_OF[what]
     sizes = [float(value) for name, value in arguments.items() if name.startswith("size")]
-    if seen.error:
+    if log["error"]:
         hint = "it ran as plain Python before; Dynamo runs it with stand-ins that have no values"
-        return Mistake(f"{entry} fails under torch.compile: {seen.error}", (hint,))
-    if len(seen.calls) != len(sizes):
-        told = f"the log tells of {len(seen.calls)} calls, there were {len(sizes)}"
+        return Mistake(f"{entry} fails under torch.compile: {log['error']}", (hint,))
+    if len(log["calls"]) != len(sizes):
+        told = f"the log tells of {len(log['calls'])} calls, there were {len(sizes)}"
         return Mistake(told, (), "protocol_error")
-    if case.id.endswith("-device") and seen.plain_device != "meta":
-        told = f"{entry}: arguments on the device meta, result on {seen.plain_device or 'none'}"
+    if case.id.endswith("-device") and log["plain_device"] != "meta":
+        told = f"{entry}: arguments on the device meta, result on {log['plain_device'] or 'none'}"
         return Mistake(told, ("make every tensor with device=x.device",), "wrong_type")
-    for i, (size, call) in enumerate(zip(sizes, seen.calls, strict=True)):
+    for i, (size, call) in enumerate(zip(sizes, log["calls"], strict=True)):
         want = _WANTED[what](int(arguments["seed"]) + i, size)
         wrong = _wrong_result(call, want, f"{entry}, {_CALL_OF[what].format(size)}")
         if wrong is not None:
             return wrong
     return (
-        _not_whole(seen, entry, _REMEDY[what])
-        or _too_many_graphs(case, seen.calls, sizes)
-        or (_unrolled(seen.calls, sizes) if arguments["fresh"] else None)
+        _not_whole(log, entry, _REMEDY[what])
+        or _too_many_graphs(case, log["calls"], sizes)
+        or (_unrolled(log["calls"], sizes) if arguments["fresh"] else None)
     )
 
 
 def _wrong_result(call: Call, want: torch.Tensor, where: str) -> Mistake | None:
-    got = call.tensor
-    if got is None:
-        return Mistake(f"{where}: returned {shown(call.other)}, want a tensor", (), "wrong_type")
-    if got.shape != list(want.shape):
-        told = f"({', '.join(map(str, got.shape))})"
+    got = call["tensor"]
+    if not has_form(got, _TENSOR):
+        return Mistake(f"{where}: returned {shown(call['other'])}, want a tensor", (), "wrong_type")
+    if got["shape"] != list(want.shape):
+        told = f"({', '.join(map(str, got['shape']))})"
         return Mistake(f"{where}: the shape is {told}, want {tuple(want.shape)}", (), "wrong_shape")
-    if got.dtype != "float32":
-        return Mistake(f"{where}: the dtype is {got.dtype}, want float32", (), "wrong_dtype")
-    if call.modified:
+    if got["dtype"] != "float32":
+        return Mistake(f"{where}: the dtype is {got['dtype']}, want float32", (), "wrong_dtype")
+    if call["modified"]:
         told = "it wrote into its argument, want a new tensor"
         return Mistake(f"{where}: {told}", (), "modified_input")
-    return _wrong_value(got.values, want, where)
+    return _wrong_value(got["values"], want, where)
 
 
 def _wrong_value(got: Sequence[Any], want: torch.Tensor, where: str) -> Mistake | None:
@@ -192,30 +163,30 @@ def _is_near(got: Any, want: float) -> bool:
     return is_number(got) and bool(abs(got - want) <= ATOL + RTOL * abs(want))
 
 
-def _not_whole(seen: Seen, entry: str, remedy: str) -> Mistake | None:
+def _not_whole(log: Log, entry: str, remedy: str) -> Mistake | None:
     """What keeps a first call from being one graph of PyTorch's own operations."""
-    n_graphs = len(seen.calls[0].graphs)
+    n_graphs = len(log["calls"][0]["graphs"])
     if n_graphs == 0:
         return Mistake(
             f"Dynamo made no graph of {entry}, want 1",
             ("it ran as plain Python: is it, or what it calls, under torch.compiler.disable?",),
         )
-    names = {name for call in seen.calls for graph in call.graphs for name in graph.names}
+    names = {name for call in log["calls"] for graph in call["graphs"] for name in graph["names"]}
     foreign = sorted(name for name in names if not name.startswith(_KNOWN))
     if foreign:
         return Mistake(
             f"the graph of {entry} calls {', '.join(foreign[:_MAX_LISTED])}, which is not PyTorch's",
             ("what is hidden in an operator of your own, no compiler can fuse", remedy),
         )
-    n_breaks = max(len(seen.breaks), n_graphs - 1)
+    n_breaks = max(len(log["breaks"]), n_graphs - 1)
     if n_breaks == 0:
         return None
     where = [
         line
-        for found in seen.breaks[:_MAX_LISTED]
+        for found in log["breaks"][:_MAX_LISTED]
         for line in (
-            f"line {found.line}: {found.code}" if found.line else "",
-            f"  Dynamo says: {_TRANSLATED.get(found.reason.partition(' ')[0], found.reason)}",
+            f"line {found['line']}: {found['code']}" if found["line"] else "",
+            f"  Dynamo says: {_translated(found['reason'])}",
         )
     ]
     told = f"{_count(n_graphs, 'graph')} and {_count(n_breaks, 'break')}"
@@ -224,11 +195,11 @@ def _not_whole(seen: Seen, entry: str, remedy: str) -> Mistake | None:
 
 def _too_many_graphs(case: Case, calls: Sequence[Call], sizes: Sequence[float]) -> Mistake | None:
     what = case.id.partition("-")[0]
-    n_graphs, most = max(call.n_graphs for call in calls), int(case.scalars["max_graphs"])
+    n_graphs, most = max(call["n_graphs"] for call in calls), int(case.scalars["max_graphs"])
     if n_graphs <= most:
         return None
     order = ", ".join(f"{size:g}" for size in sizes)
-    anew = ", ".join(f"{s:g}" for s, call in zip(sizes, calls, strict=True) if call.graphs)
+    anew = ", ".join(f"{s:g}" for s, call in zip(sizes, calls, strict=True) if call["graphs"])
     units = {"clip": "gradients times", "rows": "numbers of rows", "lengths": "lengths"}[what]
     return Mistake(
         f"{_count(len(calls), 'call')} of {_ENTRY_OF[what]} took {_count(n_graphs, 'graph')},"
@@ -244,7 +215,7 @@ def _too_many_graphs(case: Case, calls: Sequence[Call], sizes: Sequence[float]) 
 
 def _unrolled(calls: Sequence[Call], sizes: Sequence[float]) -> Mistake | None:
     """More operations for more rows: the loop was written out."""
-    counts = [sum(graph.n_operations for graph in call.graphs) for call in calls]
+    counts = [sum(graph["n_operations"] for graph in call["graphs"]) for call in calls]
     few, many = counts[sizes.index(min(sizes))], counts[sizes.index(max(sizes))]
     if many <= few:
         return None
@@ -253,6 +224,10 @@ def _unrolled(calls: Sequence[Call], sizes: Sequence[float]) -> Mistake | None:
         f" {many} for {max(sizes):g}",
         ("one graph, but the loop in it is unrolled: a copy of its body a row", _REMEDY["rows"]),
     )
+
+
+def _translated(reason: str) -> str:
+    return _TRANSLATED.get(reason.partition(" ")[0], reason)
 
 
 def _count(n: int, what: str) -> str:

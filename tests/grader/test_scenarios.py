@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from grader.grading import Request, opened
-from grader.scenarios import is_number, plain, shown
+from grader.scenarios import has_form, is_number, plain, shown
 from grader.scorecard import Check, Verdict
 
 PROBLEM = '''
@@ -165,6 +165,33 @@ def test_plain_ends_on_a_list_that_holds_itself() -> None:
     endless.append(endless)
 
     assert "[...]" in str(plain(endless))
+
+
+FORM = {"calls": [{"n": int, "share": {float, type(None)}}], "said": str, "other": object}
+
+
+@pytest.mark.parametrize(
+    ("log", "want"),
+    [
+        ({"calls": [], "said": "", "other": [{}]}, True),
+        (
+            {"calls": [{"n": 1, "share": None}, {"n": 2, "share": 0.5}], "said": "", "other": 1},
+            True,
+        ),
+        ({"calls": [{"n": 1, "share": 1}], "said": "", "other": 1}, False),
+        ({"calls": [{"n": True, "share": None}], "said": "", "other": 1}, False),
+        ({"calls": [{"n": 1}], "said": "", "other": 1}, False),
+        ({"calls": {}, "said": "", "other": 1}, False),
+        ({"calls": [[]], "said": "", "other": 1}, False),
+        ({"calls": [], "said": ["x"], "other": 1}, False),
+        ({"calls": [], "said": "", "other": 1, "more": 1}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_log_has_the_form_or_not(log: object, want: bool) -> None:
+    """Keys and types must be those of the form, to the depth that it tells."""
+    assert has_form(log, FORM) is want
 
 
 def test_shown_tells_a_value_as_a_student_would() -> None:

@@ -286,6 +286,7 @@ GRAPH = {"n_operations": 3, "names": ["torch.where"]}
         ("clip-long", ("calls", 0, "modified"), True, "it wrote into its argument"),
         ("clip-long", ("calls", 0, "tensor", "dtype"), "float64", "the dtype is float64"),
         ("clip-long", ("calls", 0, "tensor", "values"), [], "the log tells 0 values, want 24"),
+        ("clip-long", ("calls", 0, "n_graphs"), "1", "not of its form"),
         ("clip-long", ("calls",), [], "the log tells of 0 calls, there were 1"),
     ],
 )
