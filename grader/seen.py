@@ -70,6 +70,7 @@ Scalar = None | bool | int | float | Text
 EncodedKind = Literal[
     "aligned",
     "pointer",
+    "descriptor",
     "int",
     "bool",
     "float",

@@ -232,6 +232,8 @@ class Problem:
         paid_against: What ``grader calibrate`` sets thresholds against.
         differentiable: Gradients of all floating tensor inputs are asked for.
         saved_shape: Shape of the one tensor the forward must save for backward, or None.
+        saved_oracle: Positional arguments to what that tensor must hold, in float64; for the
+            tolerance its name is "saved". Its dtype is the student's choice.
         own_share: Per phase, the fraction of GPU time that must be spent in the student's kernels.
         judge: Scenarios only: ``(case, arguments, log)`` to what is wrong, or None. The arguments
             are what ``make_inputs`` drew; the log comes from the student's process.
@@ -253,6 +255,7 @@ class Problem:
     differentiable: bool = False
     benchmark_cases: tuple[BenchmarkCase, ...] = ()
     saved_shape: Callable[[Case], tuple[int, ...] | None] = lambda _case: None
+    saved_oracle: Callable[..., torch.Tensor] | None = None
     own_share: Mapping[Phase, float] = field(default_factory=dict)
     paid_against: Baseline = "compile"
     judge: Callable[[Case, Inputs, Log], Mistake | None] | None = None
@@ -271,6 +274,11 @@ class Problem:
         ):
             twice = sorted({i for i in ids if ids.count(i) > 1})
             _require(not twice, f"{self.name}: {what} ids used twice: {', '.join(twice)}")
+        for case in self.cases:
+            _require(
+                self.saved_oracle is not None or self.saved_shape(case) is None,
+                f"{self.name} [{case.id}]: has a saved_shape, but there is no saved_oracle",
+            )
         if not self.differentiable:
             for case in self.cases:
                 wrong = case.groups & {"backward", "gradcheck"}

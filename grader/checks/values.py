@@ -18,6 +18,8 @@ from grader.seen import AutotunedSeen
 from grader.spec import Inputs
 from grader.verify import PASSED
 
+SAVED = "the tensor saved for the backward"
+
 
 def forward(trial: Trial, student: Student, inputs: Inputs) -> Check:
     """The values of the entry point, on the target."""
@@ -26,7 +28,11 @@ def forward(trial: Trial, student: Student, inputs: Inputs) -> Check:
     def judge(config: int) -> tuple[Check, Sequence[AutotunedSeen]]:
         try:
             outcome = student.forward(
-                inputs, backend=student.target, case=trial.case, autotune_config=config
+                inputs,
+                backend=student.target,
+                case=trial.case,
+                autotune_config=config,
+                saved_shape=trial.problem.saved_shape(trial.case),
             )
         except StudentFaultError as fault:
             return ended(trial, fault), ()
@@ -54,7 +60,30 @@ def _outputs(
         )
         if wrong:
             return wrong
-    return PASSED
+    return _saved(trial, outcome, inputs) or PASSED
+
+
+def _saved(trial: Trial, outcome: Outcome, inputs: Inputs) -> Check | None:
+    """Whether the one tensor that the problem names is saved for the backward, and is right."""
+    shape, oracle_of = trial.problem.saved_shape(trial.case), trial.problem.saved_oracle
+    if shape is None or oracle_of is None:
+        return None
+    if outcome.saved is None:
+        what = (
+            f"forward saves {outcome.reply.saved_instead or 'nothing'} for the backward, want exactly"
+            f" one tensor of shape {shape} among them"
+        )
+        return verify.fail(Verdict.WRONG_SHAPE, what, trial.context)
+    return verify.check_form(
+        outcome.saved.header.shape, "", shape, "", output=SAVED, context=trial.context
+    ) or verify.compare(
+        outcome.saved.unpack(),
+        oracle_of(*inputs.values()),
+        trial.problem.tolerance(trial.case, "saved"),
+        output=SAVED,
+        wrong_verdict=Verdict.WRONG_VALUE,
+        context=trial.context,
+    )
 
 
 def backward(trial: Trial, student: Student, inputs: Inputs, rng: torch.Generator) -> Check:

@@ -53,6 +53,8 @@ def decoded(name: str, kind: str, value: Any) -> Any:
     """
     if kind in {"aligned", "pointer"}:
         return _pointer(getattr(torch, value), is_aligned=kind == "aligned")
+    if kind == "descriptor":
+        return _descriptor(value)
     if kind == "dtype":
         import triton.language as tl  # noqa: PLC0415  not everywhere installed
 
@@ -75,3 +77,13 @@ def _pointer(dtype: torch.dtype, *, is_aligned: bool) -> torch.Tensor:
     # torch aligns its allocations to 64 bytes; one element further, no type is aligned to 16
     tensor = torch.empty(2 * _ALIGNMENT_BYTES, dtype=dtype)
     return tensor if is_aligned else tensor[1:]
+
+
+def _descriptor(told: str) -> Any:
+    """A tensor descriptor of one block."""
+    from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: PLC0415  not everywhere installed
+
+    dtype, padding, *sizes = told.split()
+    block = [int(size) for size in sizes]
+    tensor = torch.empty(block, dtype=getattr(torch, dtype))
+    return TensorDescriptor.from_tensor(tensor, block, padding)

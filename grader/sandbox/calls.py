@@ -77,14 +77,55 @@ def _place(name: str, packed: Packed, loaded: Loaded) -> Argument:
 
 
 def forward(
-    loaded: Loaded, given: Sequence[Argument], cache: simulator.Cache | None = None
+    loaded: Loaded,
+    given: Sequence[Argument],
+    cache: simulator.Cache | None = None,
+    saved_shape: Sequence[int] | None = None,
 ) -> Answer:
-    """Call the entry point once; in the simulator, with this cache modelled."""
+    """Call the entry point once; in the simulator, with this cache modelled.
+
+    With ``saved_shape`` the inputs ask for gradients, and the one tensor of that shape that was saved
+    for the backward is sent along as "saved:"; if there is not one, the answer says what there is.
+    """
+    values = [argument.value for argument in given] if saved_shape is None else _leaves(given)
     with _running(loaded, cache=cache) as log:
-        returned = loaded.entry(*(argument.value for argument in given))
+        returned = loaded.entry(*values)
     outputs, header = _returned(returned, loaded)
     _look_for_unwritten(outputs, log)
-    return _answer(header, outputs, given, loaded, log)
+    saved: list[Packed] = []
+    if saved_shape is not None and outputs:
+        found, header["saved_instead"] = _saved(next(iter(outputs.values())), saved_shape, loaded)
+        saved = [_send("saved:", tensor, loaded) for tensor in found]
+    answer = _answer(header, outputs, given, loaded, log)
+    answer.tensors.extend(saved)
+    return answer
+
+
+def _leaves(given: Sequence[Argument]) -> list[Any]:
+    return [
+        argument.value.requires_grad_(True)
+        if argument.flat is not None and argument.flat.is_floating_point()
+        else argument.value
+        for argument in given
+    ]
+
+
+def _saved(
+    output: torch.Tensor, shape: Sequence[int], loaded: Loaded
+) -> tuple[list[torch.Tensor], str]:
+    """The tensor of this shape saved for the backward of ``output``, or what is saved instead."""
+    saved = getattr(output.grad_fn, "saved_tensors", ())
+    fitting = [
+        tensor
+        for tensor in saved
+        if not _unsendable(tensor, loaded)
+        and list(tensor.shape) == list(shape)
+        and str(tensor.dtype).removeprefix("torch.") in ITEMSIZE
+    ]
+    if len(fitting) == 1:
+        return fitting, ""
+    shapes = ", ".join(str(tuple(getattr(tensor, "shape", ()))) for tensor in saved)
+    return [], f"tensors of shapes {shapes}"[:200] if shapes else "nothing"
 
 
 def vjp(
@@ -98,12 +139,7 @@ def vjp(
     ``grad_outputs`` are named "grad_output:<output>". An input that no gradient reaches is left out
     of the answer.
     """
-    leaves = [
-        argument.value.requires_grad_(True)
-        if argument.flat is not None and argument.flat.is_floating_point()
-        else argument.value
-        for argument in given
-    ]
+    leaves = _leaves(given)
     with _running(loaded, cache=cache) as log:
         returned = loaded.entry(*leaves)
     n_forward = 0 if log is None else len(log.launches)

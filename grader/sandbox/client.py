@@ -73,12 +73,14 @@ class Outcome:
         outputs: By name: "y", or "y0", "y1", ...
         grads: By input name; an input no gradient reached is missing.
         after: The storages of the tensor inputs after the call, by name.
+        saved: The tensor of ``saved_shape`` that was saved for the backward, if it was asked for.
     """
 
     reply: Returned
     outputs: Mapping[str, Packed]
     grads: Mapping[str, Packed]
     after: Mapping[str, Packed]
+    saved: Packed | None = None
 
 
 class Student:
@@ -126,10 +128,12 @@ class Student:
         lift: bool = False,
         cache: Cache | None = None,
         autotune_config: int = 0,
+        saved_shape: Sequence[int] | None = None,
     ) -> Outcome:
         """Call the entry point; in the simulator, with this cache modelled.
 
-        There each @triton.autotune takes its config of this number.
+        There each @triton.autotune takes its config of this number. With ``saved_shape`` the tensor
+        of that shape which is saved for the backward comes along.
 
         Raises:
             StudentFaultError: However else student code ended.
@@ -137,6 +141,7 @@ class Student:
         """
         header, tensors = _arguments(inputs, lift=lift)
         header |= _for_simulator(cache, autotune_config)
+        header["saved_shape"] = None if saved_shape is None else list(saved_shape)
         return self._call("forward", header, tensors, backend, case, lift=lift)
 
     def vjp(
@@ -219,6 +224,7 @@ class Student:
             outputs={name: p for name, p in got.items() if ":" not in name},
             grads=_named(got, "grad:"),
             after=_named(got, "after:"),
+            saved=got.get("saved:"),
         )
 
     def _refuse_if_given_up(self) -> None:

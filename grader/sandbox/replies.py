@@ -60,6 +60,8 @@ class Returned(Reply):
     returned: Literal["tensors", "other", "other_dtype"]
     what: Text = ""
     """What came instead of tensors."""
+    saved_instead: Text = ""
+    """What was saved for the backward, if not one tensor of the shape asked for."""
     wrong_grads: dict[Text, Text] = Field(default_factory=dict)
     """Gradients that are no plain tensors: input to what they are."""
     n_launches: Count = 0

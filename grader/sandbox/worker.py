@@ -120,7 +120,7 @@ class Worker:
         torch.set_float32_matmul_precision(header["matmul_precision"])
         given = calls.arguments(header["arguments"], tensors, loaded)
         with simulator.use_config(header["autotune_config"]):
-            return calls.forward(loaded, given, _cache(header))
+            return calls.forward(loaded, given, _cache(header), header.get("saved_shape"))
 
     def do_vjp(self, header: Mapping[str, Any], tensors: Mapping[str, Packed]) -> calls.Answer:
         """Outputs and gradients of one call."""

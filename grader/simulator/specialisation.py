@@ -1,6 +1,6 @@
 """What Triton would compile for a launch: the kernel, and of each argument what it specialises on.
 
-A pointer is its dtype and whether it is 16-byte aligned; an integer stands for all of its kind (1,
+A pointer is its dtype and whether it is 16-byte aligned; a tensor descriptor its dtype and block; an integer stands for all of its kind (1,
 divisible by 16, its width); a tl.constexpr argument is its value. Compiles nothing.
 """
 
@@ -16,9 +16,11 @@ import numpy as np
 import torch
 
 from grader.simulator.dtypes import dtype
+from grader.simulator.tensor_descriptors import TensorDescriptor
 
-# Kind and value, as JSON can carry them. Of kind pointer and aligned: the dtype as torch names it; int:
-# the representative of its kind; constant: the value itself; dtype: as Triton names it.
+# Kind and value, as JSON can carry them. Of kind pointer and aligned: the dtype as torch names it;
+# descriptor: dtype, padding and block shape, such as "float16 zero 1 64 32"; int: the representative of
+# its kind; constant: the value itself; dtype: as Triton names it.
 Encoded = tuple[str, Any]
 
 _ALIGNMENT_BYTES = 16
@@ -104,9 +106,8 @@ def _all_encoded(arguments: Mapping[str, Any], constants: frozenset[str]) -> dic
 
 def encoded(value: Any, *, constant: bool) -> Encoded:
     """One argument; equal for all values that Triton compiles alike."""
-    if isinstance(value, torch.Tensor):
-        is_aligned = value.data_ptr() % _ALIGNMENT_BYTES == 0
-        return "aligned" if is_aligned else "pointer", str(value.dtype).removeprefix("torch.")
+    if isinstance(value, torch.Tensor | TensorDescriptor):
+        return _encoded_tensor(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, dtype):
@@ -118,6 +119,14 @@ def encoded(value: Any, *, constant: bool) -> Encoded:
     if not isinstance(value, bool | int | float) or _is_too_wide(value):
         return "other", type(value).__name__
     return _encoded_constant(value) if constant else _encoded_number(value)
+
+
+def _encoded_tensor(value: torch.Tensor | TensorDescriptor) -> Encoded:
+    if isinstance(value, TensorDescriptor):
+        dtype_name = str(value.base.dtype).removeprefix("torch.")
+        return "descriptor", " ".join(map(str, (dtype_name, value.padding, *value.block_shape)))
+    is_aligned = value.data_ptr() % _ALIGNMENT_BYTES == 0
+    return "aligned" if is_aligned else "pointer", str(value.dtype).removeprefix("torch.")
 
 
 def _is_too_wide(value: float) -> bool:
