@@ -1,17 +1,36 @@
 """relu(a @ b) in Triton, forward and backward.
 
-One program computes one BLOCK_M x BLOCK_N tile of the result. It walks along K, loads a pair of
-tiles of a and b in each step, multiplies them on the tensor cores and adds to an accumulator that
-stays in registers. A tile's element (i, j) lies at i * row_stride + j * col_stride, so passing
-both strides makes the kernel work for any layout, transposed ones too.
+One program computes BLOCK_M x BLOCK_N tiles of the result. It walks along K, loads a pair of tiles
+of a and b in each step, multiplies them on the tensor cores and adds to an accumulator that stays
+in registers.
+
+Two kernels do this. matmul_kernel computes the address of every element: (i, j) lies at
+i * row_stride + j * col_stride, so it works for any layout, transposed ones too.
+matmul_descriptor_kernel is faster and works for most layouts: it lets the GPU fetch whole tiles.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-# from this many rows and columns on, large tiles still give every multiprocessor several programs
+# from this many rows and columns on, large tiles still give every multiprocessor one
 LARGE = 2048
+
+
+@triton.jit
+def tile_position(
+    index,  # which tile, counted from 0
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    GROUP_M: tl.constexpr,  # rows of tiles computed together
+):
+    # Returns the tile's row and column, counted in tiles. Programs that run at the same time should
+    # share rows of a and columns of b, so that these come from the L2 cache: go down GROUP_M tiles
+    # before moving one tile to the right.
+    # TODO: your code here, instead of the next line
+    tl.static_assert(False, "TODO: implement tile_position")
 
 
 @triton.jit
@@ -33,13 +52,39 @@ def matmul_kernel(
     BLOCK_M: tl.constexpr,  # tile sizes, powers of two, at least 16
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,  # rows of tiles computed together, see below
+    GROUP_M: tl.constexpr,
 ):
-    # Programs that run at the same time should share rows of a and columns of b, so that these
-    # come from the L2 cache: go down GROUP_M tiles before moving one tile to the right.
+    # One program, one tile.
     # Hint: tl.dot(a_tile, b_tile, acc, input_precision=INPUT_PRECISION) adds to acc (float32).
     # TODO: your code here, instead of the next line
     tl.static_assert(False, "TODO: implement matmul_kernel")
+
+
+@triton.jit
+def matmul_descriptor_kernel(
+    a_ptr,  # (M, K), stored row by row, or column by column if A_BY_COLUMNS
+    b_ptr,  # (K, N), likewise
+    c_ptr,  # (M, N), contiguous
+    M,
+    N,
+    K,
+    a_stride,  # elements from one row (or column) of a to the next
+    b_stride,
+    A_BY_COLUMNS: tl.constexpr,
+    B_BY_COLUMNS: tl.constexpr,
+    RELU: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    # Not needed for right results, but for the last points of speed. A descriptor says where a
+    # matrix lies; with it one instruction of a Hopper GPU fetches a tile, and zeros for what lies
+    # outside: no pointers, no masks, and registers free for larger tiles.
+    # Hint: d = tl.make_tensor_descriptor(ptr, shape, strides, block_shape); tile = d.load([i, j]).
+    # The last stride must be 1, so describe a matrix that is stored by columns as its transpose.
+    # TODO: your code here, instead of the next line
+    tl.static_assert(False, "TODO: implement matmul_descriptor_kernel")
 
 
 @triton.jit
@@ -59,9 +104,19 @@ def relu_backward_kernel(
     tl.static_assert(False, "TODO: implement relu_backward_kernel")
 
 
+def can_describe(matrix):
+    """Whether matmul_descriptor_kernel can read it; without that kernel: False."""
+    # One axis must be contiguous. The rows (or columns) must start at multiples of 16 bytes and
+    # may not overlap.
+    # TODO: your code here, instead of the next line
+    raise NotImplementedError("TODO: implement can_describe")
+
+
 def matmul(a, b, *, relu):
-    """Launch matmul_kernel: (M, K) times (K, N), any strides, to a new contiguous (M, N)."""
+    """Multiply (M, K) by (K, N), any strides, into a new contiguous (M, N)."""
     # torch.get_float32_matmul_precision() is "highest" where TF32 is not allowed.
+    # Descriptors need some memory: triton.set_allocator(function of size, alignment, stream), in
+    # the same thread; autograd runs backward in another one than forward.
     # TODO: your code here, instead of the next line
     raise NotImplementedError("TODO: implement matmul")
 

@@ -6,15 +6,20 @@ Forward: one program a row. Backward: the gradient of w sums over all rows. If e
 to it with a load and a store, two programs could read the same old value and one contribution
 would be lost: a race. So each program takes several rows, adds them up in registers and writes
 one partial sum to a row of its own; the few partial sums are added at the end.
+
+A row stays in registers from the sum of its squares to its result, unless it is longer than a block:
+then both kernels go over it twice, block by block.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-# programs of the backward: enough to fill a GPU several times over, few enough that adding up
-# their partial sums costs next to nothing
-MAX_PROGRAMS = 1024
+# longer rows are taken in blocks of this many elements
+MAX_BLOCK = 8192
+# bytes of a row that a multiprocessor works on at a time in backward: it takes several short rows
+BYTES_PER_MULTIPROCESSOR = 16384
+# few rows give few programs, and there is less to add up at the end
 MIN_ROWS_PER_PROGRAM = 4
 
 
@@ -28,9 +33,11 @@ def rmsnorm_forward_kernel(
     y_row_stride,  # likewise for y
     n_cols,  # N
     eps,
-    BLOCK_SIZE: tl.constexpr,  # a power of two, at least N
+    BLOCK_SIZE: tl.constexpr,  # a power of two
+    ONE_BLOCK: tl.constexpr,  # whether a row fits into a block
 ):
     # Compute in float32. The masked lanes must not add to the sum, and the mean divides by n_cols.
+    # Hint: write the case of one block first.
     # TODO: your code here, instead of the next line
     tl.static_assert(False, "TODO: implement rmsnorm_forward_kernel")
 
@@ -49,19 +56,26 @@ def rmsnorm_backward_kernel(
     partial_row_stride,
     n_rows,  # M
     n_cols,  # N
-    rows_per_program,
     BLOCK_SIZE: tl.constexpr,
+    ONE_BLOCK: tl.constexpr,
 ):
     # dx_j = dy_j w_j r - x_j r^3 mean_i(dy_i w_i x_i)     for each row
     # dw_j = sum over rows of dy_j x_j r
+    # Hint: num_stages=3 in tl.range loads the next rows while this one is computed.
     # TODO: your code here, instead of the next line
     tl.static_assert(False, "TODO: implement rmsnorm_backward_kernel")
 
 
-def launch_sizes(n_cols):
-    """Choose BLOCK_SIZE and num_warps for a row of n_cols elements."""
+def block_of(matrix):
+    """Choose BLOCK_SIZE and ONE_BLOCK for the rows of a matrix; also the bytes of a block."""
     # TODO: your code here, instead of the next line
-    raise NotImplementedError("TODO: implement launch_sizes")
+    raise NotImplementedError("TODO: implement block_of")
+
+
+def warps(n_bytes, bytes_per_warp):
+    """Choose num_warps for a block: a power of two from 1 to 16."""
+    # TODO: your code here, instead of the next line
+    raise NotImplementedError("TODO: implement warps")
 
 
 class RMSNorm(torch.autograd.Function):
@@ -87,14 +101,15 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm over the last axis, differentiable with respect to x and weight.
 
     Args:
-        x: Shape (M, N), 1 <= N <= 16384; float32, float16 or bfloat16. Any strides.
+        x: Shape (M, N); float32, float16 or bfloat16. Any strides.
         weight: Shape (N,), dtype of x. Any stride.
         eps: Added to the mean of the squares, under the root.
 
     Returns:
         x / sqrt(mean(x^2) + eps) * weight, a new contiguous tensor of the shape and dtype of x.
 
-    A row must be read once: forward reads x and, for every row, weight; it writes y and one number
-    a row. The gradients must not depend on the order in which programs run.
+    A row of up to 4096 elements must be read once: forward reads x and, for every row, weight; it
+    writes y and one number a row. A longer row may be read twice. The gradients must not depend on
+    the order in which programs run.
     """
     return RMSNorm.apply(x, weight, eps)

@@ -10,6 +10,19 @@ CASES = (
         why="one row and one column more than whole tiles",
     ),
     Case(
+        {"M": 70, "N": 1, "K": 130},
+        "float32",
+        visibility="hidden",
+        why="a single column: the gradient of a is an outer product",
+    ),
+    Case(
+        {"M": 24, "N": 20, "K": 2500},
+        "float16",
+        layout="transposed",
+        visibility="hidden",
+        why="a longer sum, and transposed",
+    ),
+    Case(
         {"M": 17, "N": 160, "K": 48},
         "bfloat16",
         layout="transposed",

@@ -27,4 +27,12 @@ CASES = (
         visibility="hidden",
         why="many padded rows, one more than a power of two",
     ),
+    Case(
+        {"M": 13, "N": 9000},
+        "bfloat16",
+        scalars={"eps": 1e-5},
+        layout="strided",
+        visibility="hidden",
+        why="long rows, padded, in bfloat16",
+    ),
 )

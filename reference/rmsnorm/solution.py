@@ -6,15 +6,20 @@ Forward: one program a row. Backward: the gradient of w sums over all rows. If e
 to it with a load and a store, two programs could read the same old value and one contribution
 would be lost: a race. So each program takes several rows, adds them up in registers and writes
 one partial sum to a row of its own; the few partial sums are added at the end.
+
+A row stays in registers from the sum of its squares to its result, unless it is longer than a block:
+then both kernels go over it twice, block by block.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-# programs of the backward: enough to fill a GPU several times over, few enough that adding up
-# their partial sums costs next to nothing
-MAX_PROGRAMS = 1024
+# longer rows are taken in blocks of this many elements
+MAX_BLOCK = 8192
+# bytes of a row that a multiprocessor works on at a time in backward: it takes several short rows
+BYTES_PER_MULTIPROCESSOR = 16384
+# few rows give few programs, and there is less to add up at the end
 MIN_ROWS_PER_PROGRAM = 4
 
 
@@ -28,19 +33,38 @@ def rmsnorm_forward_kernel(
     y_row_stride,  # likewise for y
     n_cols,  # N
     eps,
-    BLOCK_SIZE: tl.constexpr,  # a power of two, at least N
+    BLOCK_SIZE: tl.constexpr,  # a power of two
+    ONE_BLOCK: tl.constexpr,  # whether a row fits into a block
 ):
     # Compute in float32. The masked lanes must not add to the sum, and the mean divides by n_cols.
+    # Hint: write the case of one block first.
     # BEGIN SOLUTION
     # int64, because row * stride passes 2**31 for large matrices
     row = tl.program_id(axis=0).to(tl.int64)
-    cols = tl.arange(0, BLOCK_SIZE)  # [BLOCK_SIZE]
-    mask = cols < n_cols
-    x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    rstd = 1 / tl.sqrt(tl.sum(x * x, axis=0) / n_cols + eps)
+    if ONE_BLOCK:
+        cols = tl.arange(0, BLOCK_SIZE)  # [BLOCK_SIZE]
+        mask = cols < n_cols
+        # evict_last keeps in the L2 cache what was read rather than what was written: nobody reads
+        # it again, but 32768 x 4096 float32 take 0.251 instead of 0.261 ms on an H200
+        at = x_ptr + row * x_row_stride + cols
+        x = tl.load(at, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        weight = tl.load(weight_ptr + cols, mask=mask, other=0.0, eviction_policy="evict_last")
+        rstd = 1 / tl.sqrt(tl.sum(x * x, axis=0) / n_cols + eps)
+        tl.store(y_ptr + row * y_row_stride + cols, x * rstd * weight.to(tl.float32), mask=mask)
+    else:
+        squares = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+        for start in range(0, n_cols, BLOCK_SIZE):
+            cols = start + tl.arange(0, BLOCK_SIZE)
+            x = tl.load(x_ptr + row * x_row_stride + cols, mask=cols < n_cols, other=0.0)
+            squares += x.to(tl.float32) * x.to(tl.float32)
+        rstd = 1 / tl.sqrt(tl.sum(squares, axis=0) / n_cols + eps)
+        for start in range(0, n_cols, BLOCK_SIZE):
+            cols = start + tl.arange(0, BLOCK_SIZE)
+            mask = cols < n_cols
+            x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+            weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+            tl.store(y_ptr + row * y_row_stride + cols, x * rstd * weight, mask=mask)
     tl.store(rstd_ptr + row, rstd)
-    tl.store(y_ptr + row * y_row_stride + cols, x * rstd * weight, mask=mask)
     # END SOLUTION
 
 
@@ -58,41 +82,79 @@ def rmsnorm_backward_kernel(
     partial_row_stride,
     n_rows,  # M
     n_cols,  # N
-    rows_per_program,
     BLOCK_SIZE: tl.constexpr,
+    ONE_BLOCK: tl.constexpr,
 ):
     # dx_j = dy_j w_j r - x_j r^3 mean_i(dy_i w_i x_i)     for each row
     # dw_j = sum over rows of dy_j x_j r
+    # Hint: num_stages=3 in tl.range loads the next rows while this one is computed.
     # BEGIN SOLUTION
     pid = tl.program_id(axis=0)
-    cols = tl.arange(0, BLOCK_SIZE)
-    mask = cols < n_cols
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    dweight = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
-    first = pid * rows_per_program
-    # the last program may have fewer rows
-    for row_index in range(first, min(first + rows_per_program, n_rows)):
-        row = tl.cast(row_index, tl.int64)
-        x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
-        dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + row)
-        x_hat = x * rstd
-        dy_weight = dy * weight
-        mean = tl.sum(dy_weight * x_hat, axis=0) / n_cols
-        dx = (dy_weight - x_hat * mean) * rstd
-        tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
+    n_programs = tl.num_programs(axis=0)
+    partial_row = partial_ptr + pid * partial_row_stride
+    if ONE_BLOCK:
+        cols = tl.arange(0, BLOCK_SIZE)
+        mask = cols < n_cols
+        weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
         # in registers: no other program sees it
-        dweight += dy * x_hat
-    tl.store(partial_ptr + pid * partial_row_stride + cols, dweight, mask=mask)
+        dweight = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+        # two rows ahead, without which 65536 x 4096 bfloat16 take 0.46 instead of 0.39 ms (H200)
+        for row_index in tl.range(pid, n_rows, n_programs, num_stages=3):
+            row = tl.cast(row_index, tl.int64)
+            x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+            dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+            rstd = tl.load(rstd_ptr + row)
+            x_hat = x * rstd
+            dy_weight = dy * weight
+            mean = tl.sum(dy_weight * x_hat, axis=0) / n_cols
+            dx = (dy_weight - x_hat * mean) * rstd
+            tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
+            dweight += dy * x_hat
+        tl.store(partial_row + cols, dweight, mask=mask)
+    else:
+        for row_index in range(pid, n_rows, n_programs):
+            row = tl.cast(row_index, tl.int64)
+            rstd = tl.load(rstd_ptr + row)
+            products = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+            for start in range(0, n_cols, BLOCK_SIZE):
+                cols = start + tl.arange(0, BLOCK_SIZE)
+                mask = cols < n_cols
+                x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0)
+                dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0)
+                weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+                products += dy.to(tl.float32) * weight * x.to(tl.float32) * rstd
+            mean = tl.sum(products, axis=0) / n_cols
+            # all threads see the last row's partial sums
+            tl.debug_barrier()
+            for start in range(0, n_cols, BLOCK_SIZE):
+                cols = start + tl.arange(0, BLOCK_SIZE)
+                mask = cols < n_cols
+                x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0)
+                dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0)
+                weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+                x_hat, dy = x.to(tl.float32) * rstd, dy.to(tl.float32)
+                dx = (dy * weight - x_hat * mean) * rstd
+                tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
+                # too much for registers; a program's first row finds nothing there yet
+                old = tl.load(partial_row + cols, mask=mask & (row_index > pid), other=0.0)
+                tl.store(partial_row + cols, old + dy * x_hat, mask=mask)
     # END SOLUTION
 
 
-def launch_sizes(n_cols):
-    """Choose BLOCK_SIZE and num_warps for a row of n_cols elements."""
+def block_of(matrix):
+    """Choose BLOCK_SIZE and ONE_BLOCK for the rows of a matrix; also the bytes of a block."""
     # BEGIN SOLUTION
-    block_size = triton.next_power_of_2(n_cols)
-    # 512 elements a warp are 16 a thread: they stay in registers
-    return block_size, min(max(block_size // 512, 1), 16)
+    n_cols = matrix.shape[1]
+    block_size = min(triton.next_power_of_2(n_cols), MAX_BLOCK)
+    sizes = {"BLOCK_SIZE": block_size, "ONE_BLOCK": n_cols <= block_size}
+    return sizes, block_size * matrix.element_size()
+    # END SOLUTION
+
+
+def warps(n_bytes, bytes_per_warp):
+    """Choose num_warps for a block: a power of two from 1 to 16."""
+    # BEGIN SOLUTION
+    return min(max(n_bytes // bytes_per_warp, 1), 16)
     # END SOLUTION
 
 
@@ -111,7 +173,7 @@ class RMSNorm(torch.autograd.Function):
         n_rows, n_cols = x.shape
         y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
         rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-        block_size, num_warps = launch_sizes(n_cols)
+        sizes, n_bytes = block_of(x)
         rmsnorm_forward_kernel[(n_rows,)](
             x,
             weight,
@@ -121,8 +183,9 @@ class RMSNorm(torch.autograd.Function):
             y.stride(0),
             n_cols,
             eps,
-            BLOCK_SIZE=block_size,
-            num_warps=num_warps,
+            # two loads of 16 bytes a thread
+            num_warps=warps(n_bytes, 1024),
+            **sizes,
         )
         # one number a row spares the backward a pass over x
         ctx.save_for_backward(x, weight, rstd)
@@ -139,11 +202,13 @@ class RMSNorm(torch.autograd.Function):
         if dy.stride(1) != 1:
             dy = dy.contiguous()
         n_rows, n_cols = x.shape
-        rows_per_program = max(triton.cdiv(n_rows, MAX_PROGRAMS), MIN_ROWS_PER_PROGRAM)
-        n_programs = triton.cdiv(n_rows, rows_per_program)
+        sizes, n_bytes = block_of(x)
+        # as many programs as run at the same time: each starts at once and walks over the rows
+        multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count
+        n_programs = multiprocessors * min(max(BYTES_PER_MULTIPROCESSOR // n_bytes, 1), 16)
+        n_programs = min(n_programs, triton.cdiv(n_rows, MIN_ROWS_PER_PROGRAM))
         dx = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
         partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=x.device)
-        block_size, num_warps = launch_sizes(n_cols)
         rmsnorm_backward_kernel[(n_programs,)](
             x,
             weight,
@@ -157,9 +222,9 @@ class RMSNorm(torch.autograd.Function):
             partial.stride(0),
             n_rows,
             n_cols,
-            rows_per_program,
-            BLOCK_SIZE=block_size,
-            num_warps=num_warps,
+            # more in a thread's registers than in forward, and fewer threads to wait for
+            num_warps=warps(n_bytes, 2048),
+            **sizes,
         )
         return dx, partial.sum(dim=0).to(weight.dtype), None
         # END SOLUTION
@@ -169,14 +234,15 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm over the last axis, differentiable with respect to x and weight.
 
     Args:
-        x: Shape (M, N), 1 <= N <= 16384; float32, float16 or bfloat16. Any strides.
+        x: Shape (M, N); float32, float16 or bfloat16. Any strides.
         weight: Shape (N,), dtype of x. Any stride.
         eps: Added to the mean of the squares, under the root.
 
     Returns:
         x / sqrt(mean(x^2) + eps) * weight, a new contiguous tensor of the shape and dtype of x.
 
-    A row must be read once: forward reads x and, for every row, weight; it writes y and one number
-    a row. The gradients must not depend on the order in which programs run.
+    A row of up to 4096 elements must be read once: forward reads x and, for every row, weight; it
+    writes y and one number a row. A longer row may be read twice. The gradients must not depend on
+    the order in which programs run.
     """
     return RMSNorm.apply(x, weight, eps)
