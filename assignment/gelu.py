@@ -37,6 +37,12 @@ def gelu_backward_kernel(
     tl.static_assert(False, "TODO: implement gelu_backward_kernel")
 
 
+def launch_size(x):
+    """Choose BLOCK_SIZE for the elements of x."""
+    # TODO: your code here, instead of the next line
+    raise NotImplementedError("TODO: implement launch_size")
+
+
 class GELU(torch.autograd.Function):
     """Connects the two kernels to autograd."""
 

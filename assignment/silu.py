@@ -38,6 +38,12 @@ def silu_backward_kernel(
     tl.static_assert(False, "TODO: implement silu_backward_kernel")
 
 
+def launch_size(x):
+    """Choose BLOCK_SIZE for the elements of x."""
+    # TODO: your code here, instead of the next line
+    raise NotImplementedError("TODO: implement launch_size")
+
+
 class SiLU(torch.autograd.Function):
     """Connects the two kernels to autograd."""
 

