@@ -69,7 +69,7 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
             "bfloat16": Tolerance(atol=1e-7, rtol=2.0**-5),
         }[case.dtype]
     return {
-        "float32": Tolerance(atol=1e-5, rtol=5e-6),
+        "float32": Tolerance(atol=4e-6, rtol=5e-6),
         "float16": Tolerance(atol=1e-2, rtol=2.0**-8),
         "bfloat16": Tolerance(atol=1e-1, rtol=2.0**-5),
     }[case.dtype]

@@ -26,9 +26,9 @@ CASES = (
     ),
     Case(
         {"M": 2, "N": 50_021},
-        "float16",
+        "bfloat16",
         grad_layout="strided",
         visibility="hidden",
-        why="a long row in float16, and its gradient padded",
+        why="a long row in bfloat16, and its gradient padded",
     ),
 )
