@@ -38,7 +38,9 @@ def simulate(path: Path, arguments: Sequence[str], program: single_program.Progr
         The exit code: the script's own; where that is 0, 1 if anything but notes was found; 2 if no
         launch has the program asked for.
     """
-    with simulator.recording() as log, single_program.only(program):
+    # of one program alone, what the others write is missing
+    recording = simulator.recording(reads_of_the_host=program is None)
+    with recording as log, single_program.only(program):
         try:
             code = _run(path, arguments)
         except single_program.OutsideGridError as error:

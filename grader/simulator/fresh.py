@@ -6,12 +6,10 @@ A mark lives on the storage, so views, detached tensors and what autograd unpack
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from grader.simulator.dtypes import FROM_TORCH, Array
 from grader.simulator.dynamo import hide_from_dynamo
@@ -65,26 +63,36 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 
 class Mark:
-    """Written-map of one storage from torch.empty, valid while torch itself has not written."""
+    """Written-map of one storage from torch.empty, valid while torch has not written unseen."""
 
-    def __init__(self, version: int, n_elements: int) -> None:
+    def __init__(self, version: int, written: Array) -> None:
         self.version = version
-        self.written = np.zeros(n_elements, np.bool_)
+        self.written = written
         # kernel, file and line of its definition
         self.last_writer: tuple[str, tuple[str, int]] | None = None
 
 
 @hide_from_dynamo
-def mark_unwritten(tensor: torch.Tensor) -> None:
-    """Note that nobody wrote this tensor yet, and poison it with NaN."""
+def mark_unwritten(tensor: torch.Tensor, before: Array | None = None) -> None:
+    """Note that nobody wrote this tensor's storage yet, and poison it with NaN.
+
+    Args:
+        tensor: Its first element, if any, is that of the storage.
+        before: Of a storage that has grown, which of its first elements were written.
+    """
+    first = 0 if before is None else before.size
     if tensor.device.type != "cpu" or not tensor.numel() or not has_memory(tensor):
         return
     storage = tensor.untyped_storage()
+    n_elements = storage.nbytes() // tensor.element_size()
+    if n_elements <= first:
+        return
     if tensor.is_floating_point() and tensor.dtype in FROM_TORCH:
         # not fill_, whose threads cost milliseconds on a busy machine
-        elements(storage, FROM_TORCH[tensor.dtype].storage).fill(np.nan)
-    version = tensor._version  # noqa: SLF001 - the only way to see that torch wrote
-    setattr(storage, _UNWRITTEN, Mark(version, storage.nbytes() // tensor.element_size()))
+        elements(storage, FROM_TORCH[tensor.dtype].storage)[first:].fill(np.nan)
+    written = np.zeros(n_elements, np.bool_)
+    written[:first] = before
+    _set(tensor, written, None)
 
 
 def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int) -> Mark | None:
@@ -92,62 +100,57 @@ def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int
     mark: Mark | None = getattr(storage, _UNWRITTEN, None)
     if mark is None:
         return None
-    if mark.version != tensor._version or mark.written.size != n_elements:  # noqa: SLF001 - as above
-        delattr(storage, _UNWRITTEN)
+    if mark.version != tensor._version or mark.written.size != n_elements:  # noqa: SLF001 - the only way to see that torch wrote
+        forget(tensor)
         return None
     return mark
 
 
-_FACTORIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
-_FACTORIES |= {torch.Tensor.new_empty_strided, torch.empty_permuted}
+def mark_if_any(tensor: torch.Tensor) -> Mark | None:
+    """The mark of a tensor's storage."""
+    storage = tensor.untyped_storage()
+    if not hasattr(storage, _UNWRITTEN):
+        return None
+    return mark_of(tensor, storage, storage.nbytes() // tensor.element_size())
 
 
-def _forget(written: Any) -> None:
-    """Torch writes this tensor."""
-    if isinstance(written, torch.Tensor) and hasattr(written.untyped_storage(), _UNWRITTEN):
-        delattr(written.untyped_storage(), _UNWRITTEN)
+def window(mark: Mark, tensor: torch.Tensor) -> torch.Tensor:
+    """Which elements of a tensor were written: of its shape, into the mark itself."""
+    return torch.as_strided(
+        torch.from_numpy(mark.written), tensor.shape, tensor.stride(), tensor.storage_offset()
+    )
 
 
-# in place, but no element changes
-_WRITES_NOTHING = {"requires_grad_", "detach_", "share_memory_", "t_", "transpose_", "squeeze_"}
-_WRITES_NOTHING |= {"unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "resize_"}
-_WRITING = {
-    "__setitem__",
-    "__iadd__",
-    "__isub__",
-    "__imul__",
-    "__itruediv__",
-    "__ior__",
-    "__iand__",
-}
+def update(mark: Mark, tensor: torch.Tensor) -> None:
+    """What torch has just written is accounted for in the mark."""
+    if mark.written.all():
+        forget(tensor)
+    else:
+        mark.version = tensor._version  # noqa: SLF001 - as above
 
 
-def _writes(name: str) -> bool:
-    """Whether a function of torch, by its name, changes its first argument."""
-    in_place = name.endswith("_") and not name.endswith("__") and name not in _WRITES_NOTHING
-    return in_place or name in _WRITING
+def forget(tensor: torch.Tensor) -> None:
+    """All of this tensor's storage counts as written from now on."""
+    storage = tensor.untyped_storage()
+    if hasattr(storage, _UNWRITTEN):
+        delattr(storage, _UNWRITTEN)
 
 
-class WatchFresh(TorchFunctionMode):
-    """While active, results of torch.empty and its kin count as unwritten."""
+def carry_over(source: torch.Tensor, copy: torch.Tensor) -> None:
+    """What nobody wrote in a tensor, nobody wrote in its copy."""
+    mark = mark_if_any(source)
+    if mark is None or copy.shape != source.shape or not has_memory(copy):
+        return
+    n_elements = copy.untyped_storage().nbytes() // copy.element_size()
+    _set(copy, np.ones(n_elements, np.bool_), mark.last_writer)
+    copied = getattr(copy.untyped_storage(), _UNWRITTEN)
+    window(copied, copy).copy_(window(mark, source))
+    update(copied, copy)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Mark what the factories return."""
-        if torch.compiler.is_compiling():
-            # dynamo traces through here, and what it compiles has no storage to look at
-            return func(*args, **(kwargs or {}))
-        made = func(*args, **(kwargs or {}))
-        if _writes(getattr(func, "__name__", "")):
-            # also through x.data, whose version torch counts apart
-            with torch._C.DisableTorchFunction():  # noqa: SLF001 - has no public name
-                _forget(args[0] if args else None)
-        if func in _FACTORIES and isinstance(made, torch.Tensor):
-            with torch._C.DisableTorchFunction():  # noqa: SLF001 - has no public name
-                mark_unwritten(made)
-        return made
+
+def _set(
+    tensor: torch.Tensor, written: Array, last_writer: tuple[str, tuple[str, int]] | None
+) -> None:
+    mark = Mark(tensor._version, written)  # noqa: SLF001 - as above
+    mark.last_writer = last_writer
+    setattr(tensor.untyped_storage(), _UNWRITTEN, mark)

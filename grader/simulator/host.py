@@ -9,10 +9,8 @@ it as a real one would. Not covered: CUDA graphs, memory statistics, cuda genera
 from __future__ import annotations
 
 import contextlib
-import sys
-import types
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 from unittest import mock
 
 import torch
@@ -20,7 +18,7 @@ import torch.utils._device as torch_device
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
 
-from grader.simulator import fresh, host_marks, modes
+from grader.simulator import fresh, host_cuda, host_marks, modes
 
 _constructors: Any = torch_device._device_constructors  # noqa: SLF001 - has no public name
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -33,7 +31,7 @@ def pretend_gpu() -> Iterator[None]:
     host_marks.start_pretending()
     try:
         with (
-            mock.patch.multiple(torch.cuda, **_cuda_functions()),
+            mock.patch.multiple(torch.cuda, **host_cuda.functions()),
             modes.entered(_Pretend()),
             _default_device(),
         ):
@@ -146,7 +144,7 @@ def _settle(made: Any, given: list[torch.Tensor], *, on_cpu: bool) -> Any:
         return made
     if host_marks.is_cpu(made) != on_cpu and made.numel():
         # the same storage on the other device would be a copy
-        made = made.clone()
+        made = _copy(made)
         if on_cpu:
             host_marks.mark_cpu(made)
     return made
@@ -155,13 +153,20 @@ def _settle(made: Any, given: list[torch.Tensor], *, on_cpu: bool) -> Any:
 def _to_host(tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
     if host_marks.is_cpu(tensor):
         return tensor
-    copy = tensor.clone()
+    copy = _copy(tensor)
     host_marks.mark_cpu(copy)
     return copy
 
 
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy; of what nobody wrote, nobody wrote it either."""
+    copy = tensor.clone()
+    fresh.carry_over(tensor, copy)
+    return copy
+
+
 def _to_cuda(tensor: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
-    return tensor.clone() if host_marks.is_cpu(tensor) else tensor
+    return _copy(tensor) if host_marks.is_cpu(tensor) else tensor
 
 
 _GETTERS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -178,121 +183,3 @@ _METHODS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.is_pinned: lambda t, *_: False,
     torch.Tensor.record_stream: lambda t, stream: None,
 }
-
-
-class _Stream:
-    """torch.cuda.Stream where everything happens at once."""
-
-    device = _CUDA
-    cuda_stream = stream_id = 0
-
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        """Nothing is ever pending."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Nothing is ever pending."""
-
-    def wait_event(self, event: Any) -> None:
-        """Nothing is ever pending."""
-
-    def record_event(self, event: Any = None) -> Any:
-        """An event that has happened."""
-        return event or _Event()
-
-    def query(self) -> bool:
-        """All work is done."""
-        return True
-
-
-class _Event:
-    """torch.cuda.Event that knows no time."""
-
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        pass
-
-    def record(self, stream: Any = None) -> None:
-        """Nothing to record."""
-
-    def synchronize(self) -> None:
-        """Nothing is ever pending."""
-
-    def wait(self, stream: Any = None) -> None:
-        """Nothing is ever pending."""
-
-    def query(self) -> bool:
-        """It has happened."""
-        return True
-
-    def elapsed_time(self, end: Any) -> float:
-        """No time passes in a simulator.
-
-        Raises:
-            RuntimeError: Always.
-        """
-        raise RuntimeError("a simulator has no time to measure; run this on a GPU")
-
-
-_PROPERTIES = types.SimpleNamespace(
-    name="NVIDIA A100-SXM4-80GB",
-    major=8,
-    minor=0,
-    total_memory=80 << 30,
-    multi_processor_count=108,
-    warp_size=32,
-    max_threads_per_multi_processor=2048,
-    regs_per_multiprocessor=65536,
-    shared_memory_per_block=48 << 10,
-    shared_memory_per_block_optin=163 << 10,
-    shared_memory_per_multiprocessor=164 << 10,
-    L2_cache_size=40 << 20,
-)
-
-
-def _asked_by_torch() -> bool:
-    """Whether torch itself wants to know: it would go on to use a GPU that is not there."""
-    asker = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
-    return asker.partition(".")[0] == "torch"
-
-
-def _cuda_functions() -> dict[str, Any]:
-    """What torch.cuda answers on a machine with one A100 (the GPU of the course notes)."""
-    stream = _Stream()
-
-    def nothing() -> Callable[..., None]:
-        # one function under two names is refused by dynamo, should it be imported meanwhile
-        return lambda *_args, **_kwargs: None
-
-    def properties(device: Any = None) -> Any:
-        return real_properties(device) if _asked_by_torch() else _PROPERTIES
-
-    real_properties = torch.cuda.get_device_properties
-    return {
-        "is_available": lambda: not _asked_by_torch(),
-        "is_initialized": lambda: not _asked_by_torch(),
-        "init": nothing(),
-        "device_count": lambda: 0 if _asked_by_torch() else 1,
-        "current_device": lambda: 0,
-        "set_device": nothing(),
-        "synchronize": nothing(),
-        "empty_cache": nothing(),
-        "get_device_name": lambda *_: _PROPERTIES.name,
-        "get_device_capability": lambda *_: (8, 0),
-        "get_device_properties": properties,
-        "is_bf16_supported": lambda *_, **__: True,
-        "current_stream": lambda *_: stream,
-        "default_stream": lambda *_: stream,
-        "stream": lambda given: given or stream,
-        "device": lambda *_: contextlib.nullcontext(),
-        "device_of": lambda *_: contextlib.nullcontext(),
-        "Stream": _Stream,
-        "Event": _Event,
-    }

@@ -247,6 +247,19 @@ def test_findings_make_it_fail(run: Run) -> None:
     assert "simulated add_kernel: 1 finding\n" in ran.err
 
 
+def test_elements_that_were_never_written(run: Run) -> None:
+    """Found where the script looks at them, as in grading; not where one program runs alone."""
+    text = SCRIPT.replace("acc, mask=mask", "acc, mask=mask & (offsets != 13)")
+
+    ran = run(text)
+
+    assert ran.code == 1
+    assert "never_written: the last kernel to write there was add_kernel" in ran.err
+    assert "1 of 14 elements of a tensor of shape (14,) were never written" in ran.err
+    assert "at index (13,)" in ran.err
+    assert run(text, program="1").code == 0
+
+
 def test_one_program_alone_does_not_race(run: Run) -> None:
     """It may read what it wrote; all four of them may not."""
     text = SCRIPT.replace(
