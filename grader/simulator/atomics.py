@@ -57,7 +57,8 @@ def atomic(
     element, program = access.elements, access.programs
     access.track("atomic")
     if t.is_int() and plain(sem) != "relaxed":
-        access.run.synchronise(buffer.address, element, program, access.run.tick(element.size))
+        clock = access.run.tick(element.size)
+        access.run.synchronise(buffer.address, element * buffer.n_grains, program, clock)
     given = [access.flat(v) for v in access.values]
     access.run.save(buffer.raw, element)
     if operation == "add" and not t.is_int():

@@ -207,14 +207,16 @@ class Access:
         if self.times > 1:
             program = np.repeat(self.run.ids, element.size)
             element, values = np.tile(element, self.times), np.tile(values, self.times)
+        buffer = self.buffer
         touch = Touch(
             kind,
-            element,
-            program,
+            buffer.grains(element),
+            program.repeat(buffer.n_grains) if buffer.n_grains > 1 else program,
             int(self.run.tick(1)[0]),
-            values,
+            buffer.in_grains(values),
             self.argument,
             run.here(),
+            buffer.n_grains,
         )
         self.run.touch(self.buffer.address, touch)
 

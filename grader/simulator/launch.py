@@ -16,6 +16,7 @@ from grader.simulator import (
     dtypes,
     host_marks,
     index,
+    memory,
     promotion,
     races,
     redundancy,
@@ -103,6 +104,8 @@ def launch(
         names = tuple(w.name for w in windows)
         suspects = _known_suspects.get((key, names), frozenset())
         state.tracked = frozenset(w.buffer.address for w in windows if w.name in suspects)
+        # who touches what through another dtype does not show otherwise
+        state.tracked |= memory.join(buffers.values()) if state.checked else frozenset()
         try:
             while n_programs:
                 schedule.run_all(function(state), cooked, state, coordinates)

@@ -28,7 +28,12 @@ class MaskedLoad:
 
 @dataclass(frozen=True)
 class Touch:
-    """One access to a buffer under suspicion: element and program of each lane, and when."""
+    """One access to a buffer under suspicion: element and program of each lane, and when.
+
+    Attributes:
+        element: In grains, as Buffer has it.
+        n_grains: Of each element of the argument.
+    """
 
     kind: str  # "read", "write" or "atomic"
     element: Array
@@ -37,6 +42,7 @@ class Touch:
     values: Array  # what a write writes
     argument: Any
     place: tuple[str, int]
+    n_grains: int = 1
 
 
 @dataclass

@@ -7,6 +7,7 @@ another, and nothing is ever dereferenced.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,8 @@ class Buffer:
         number: Of the storage, among those of the launch.
         dtype: Declared element type; while lifted, ``raw`` is float64 whatever this is.
         written: Per element, whether anybody wrote it yet; None when all of it was.
+        others: The same storage seen as other dtypes.
+        n_grains: Into how many units an element is cut, so that all dtypes have the same ones.
     """
 
     def __init__(self, tensor: torch.Tensor, declared: dtype, number: int) -> None:
@@ -48,6 +51,8 @@ class Buffer:
         self.written = None if self.mark is None else self.mark.written
         self.was_read = self.was_written = self.had_atomics = False
         self.writer: Array | None = None
+        self.others: list[Buffer] = []
+        self.n_grains = 1
         self._before: tuple[Array, Array | None] | None = None
 
     def is_tracked(self, current: Run) -> bool:
@@ -63,9 +68,13 @@ class Buffer:
         if self._before is None and launch.trial is not None:
             raise Abandoned  # nothing was kept that could be put back
         if self._before is None and launch.checked:
-            written = None if self.written is None else self.written.copy()
-            self._before = self.raw.copy(), written
-            self.writer = np.full(self.raw.size, -1, np.int32)
+            for buffer in (self, *self.others):
+                buffer._keep()  # noqa: SLF001 - another of its own kind
+
+    def _keep(self) -> None:
+        written = None if self.written is None else self.written.copy()
+        self._before = self.raw.copy(), written
+        self.writer = np.full(self.raw.size, -1, np.int32)
 
     def restore(self) -> None:
         """Undo the whole launch."""
@@ -80,6 +89,21 @@ class Buffer:
             if self.written is not None and self._before[1] is not None:
                 self.written[:] = self._before[1]
 
+    def in_grains(self, values: Array) -> Array:
+        """Numbers as they lie in memory, cut into the units of this storage; once for each."""
+        if not self.others:
+            return values
+        unit = np.dtype(f"u{self.raw.itemsize // self.n_grains}")
+        cut: Array = np.ascontiguousarray(values).view(unit)
+        return cut
+
+    def grains(self, element: Array) -> Array:
+        """The units that elements consist of, in their order."""
+        if self.n_grains == 1:
+            return element
+        parts: Array = element[:, None] * self.n_grains + np.arange(self.n_grains)
+        return parts.reshape(-1)
+
     def contents(self) -> Contents:
         """A copy of what it holds now, and what was done to it."""
         done = self.was_read, self.was_written, self.had_atomics
@@ -93,6 +117,23 @@ class Buffer:
         self.was_read, self.was_written, self.had_atomics = contents.done
         if self.written is not None and contents.written is not None:
             self.written[:] = contents.written
+
+
+def join(buffers: Collection[Buffer]) -> frozenset[int]:
+    """Let buffers of one storage know each other; the addresses of such storages."""
+    by_address: dict[int, list[Buffer]] = {}
+    for buffer in buffers:
+        by_address.setdefault(buffer.address, []).append(buffer)
+    shared = {address: same for address, same in by_address.items() if len(same) > 1}
+    for same in shared.values():
+        least = min(buffer.raw.itemsize for buffer in same)
+        for buffer in same:
+            buffer.others = [other for other in same if other is not buffer]
+            buffer.n_grains = buffer.raw.itemsize // least
+            if any(other.raw.itemsize != buffer.raw.itemsize for other in same):
+                # what was written is known by element, of another size
+                buffer.written = buffer.mark = None
+    return frozenset(shared)
 
 
 class Argument:

@@ -175,7 +175,8 @@ def _report(pairs: _Pairs, first: Array, second: Array) -> list[Finding]:
         for groups in lines.values():
             k = int(groups[0][0])
             kind: FindingKind = "note" if same_value else "race"
-            n = len(np.unique(history.element[first[np.concatenate(groups)]]))
+            grains = np.unique(history.element[first[np.concatenate(groups)]])
+            n = len(np.unique(grains // touches[int(history.touch[first[k]])].n_grains))
             findings.append(_finding(kind, pairs, int(first[k]), int(second[k]), n))
     return findings
 
@@ -185,11 +186,13 @@ def _finding(kind: FindingKind, pairs: _Pairs, one: int, two: int, n: int) -> Fi
     earlier, later = touches[int(history.touch[one])], touches[int(history.touch[two])]
     program = _program(pairs.coordinates, int(history.program[two]))
     other = _program(pairs.coordinates, int(history.program[one]))
-    index = later.argument.index(int(history.element[two]))
+    index = later.argument.index(int(history.element[two]) // later.n_grains)
     (file, line), (_, other_line) = later.place, earlier.place
+    names = later.argument.name, earlier.argument.name
+    through = "" if names[0] == names[1] else f" through {names[1]}"
     text = (
-        f"program {program} {_verb(later.kind)} {later.argument.name} at index {index}, and program "
-        f"{other} {_verb(earlier.kind)} the same element in line {other_line}; nothing orders them"
+        f"program {program} {_verb(later.kind)} {names[0]} at index {index}, and program {other} "
+        f"{_verb(earlier.kind)} the same element{through} in line {other_line}; nothing orders them"
     )
     if kind == "note":
         text += ", but both write the same value"
