@@ -1,0 +1,61 @@
+"""Takes neighbours in a row for neighbours in memory: reads the padding between rows."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXPECTED_VERDICT = "non_finite"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = None
+
+
+@triton.jit
+def silu_forward_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    tl.store(y_ptr + offsets, x * tl.sigmoid(x), mask=mask)
+
+
+@triton.jit
+def silu_backward_kernel(x_ptr, dy_ptr, dx_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    offsets = pid * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    dy = tl.load(dy_ptr + offsets, mask=mask).to(tl.float32)
+    s = tl.sigmoid(x)
+    dx = dy * (s + x * s * (1 - s))
+    tl.store(dx_ptr + offsets, dx, mask=mask)
+
+
+def launch_size(x):
+    return 128 * 16 // x.element_size()
+
+
+class SiLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        n_elements = x.numel()
+        block_size = launch_size(x)
+        grid = (triton.cdiv(n_elements, block_size),)
+        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=block_size)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        n_elements = x.numel()
+        block_size = launch_size(x)
+        grid = (triton.cdiv(n_elements, block_size),)
+        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=block_size)
+        return dx
+
+
+def silu(x: torch.Tensor) -> torch.Tensor:
+    return SiLU.apply(x)
