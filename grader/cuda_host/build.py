@@ -26,7 +26,7 @@ COMPILE_LIMIT_S = 60.0
 NVCC_ARCH = "sm_90"
 MAX_LINES = 12
 
-_HOST_FLAGS = ("-std=c++17", "-w", "-fno-pie", "-fdiagnostics-color=never")
+_HOST_FLAGS = ("-std=c++17", "-w", "-fPIE", "-fdiagnostics-color=never")
 # each access calls __tsan_read4 or its like; runtime.cpp holds these functions
 _CHECKED = ("-O0", "-g", "-fsanitize=thread")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
@@ -48,6 +48,8 @@ _MISSING = re.compile(
     r"|'(?P<in_space2>\w+)' in namespace '(?P<space2>[\w:]+)' does not name"
     r"|'(?P<name>[\w:]+)' (?:was not declared|has not been declared|does not name a type)"
     r"|(?:undeclared identifier|unknown type name) '(?P<clang_name>\w+)'"
+    r'|"(?:class )?(?:\w+::)*(?P<nvcc_owner>\w+)" has no member "(?P<nvcc_member>\w+)"'
+    r'|identifier "(?P<nvcc_name>[\w:]+)" is undefined'
 )
 _NO_HEADER = re.compile(
     r"(?P<gcc>[\w./]+): No such file|'(?P<clang>[\w./]+)' file not found|cannot open source file"
@@ -74,6 +76,8 @@ class Sources:
     @property
     def main(self) -> str:
         """main.cpp with the module's definition, as load_inline writes it."""
+        if not self.functions:  # it is defined in the sources
+            return self.cpp
         bound = "".join(f'm.def("{name}", {name}, "{name}");\n' for name in self.functions)
         return f"{self.cpp}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{bound}}}\n"
 
@@ -100,7 +104,7 @@ def for_host(sources: Sources, names: Mapping[str, str]) -> Path | Refusal:
     """
     compiler = host_compiler()
     if compiler is None:
-        return Refusal("unsupported", ("there is no C++ compiler here",))
+        return Refusal("unsupported", ("C++ compiler",))
     folder = Path(tempfile.mkdtemp(prefix="cuda-host-"))
     _forward(folder, sources, cuda=True)
     include = ("-I", str(HERE), "-I", str(folder))
@@ -117,12 +121,12 @@ def for_host(sources: Sources, names: Mapping[str, str]) -> Path | Refusal:
     if said is None:
         return _took_too_long()
     if said["runtime"]:
-        return Refusal("unsupported", ("the C++ compiler here lacks something", said["runtime"]))
+        return Refusal("unsupported", ("C++ compiler that works", said["runtime"][:1000]))
     texts = {"main.cpp": sources.main, "cuda.cu": sources.cuda}
     if errors := said["cuda.cu"] + said["main.cpp"]:
         return refusal(errors, texts, names)
     # the runtime first: of functions in several files the linker takes that of the first
-    link = (compiler, "-no-pie", "runtime.o", "main.o", "cuda.o", "-o", "program")
+    link = (compiler, "-pie", "runtime.o", "main.o", "cuda.o", "-o", "program")
     said = _run({"link": link}, folder)
     if said is None:
         return _took_too_long()
@@ -188,19 +192,21 @@ def _took_too_long() -> Refusal:
     return Refusal("timeout", (f"compiling took over {COMPILE_LIMIT_S:g} s",))
 
 
-def refusal(said: str, texts: Mapping[str, str], names: Mapping[str, str]) -> Refusal:
+def refusal(
+    said: str, texts: Mapping[str, str], names: Mapping[str, str], *, ours: bool = True
+) -> Refusal:
     """A compiler's errors with the source lines they are about; told apart from what we lack.
 
     Args:
         said: Its output.
         texts: The text of "main.cpp" and "cuda.cu".
         names: What to call them.
+        ours: Whether it compiled against our header, which lacks much, or PyTorch's own.
     """
     lines: list[str] = []
-    lacking = list(_lacking(said))
     for line in said.splitlines():
         if found := _ERROR.match(line):
-            file = found["file"]
+            file = found["file"].rpartition("/")[2]
             lines.append(f"{names.get(file, file)}:{found['line']}: {found['what']}")
             source_lines = texts.get(file, "").splitlines()
             number = int(found["line"])
@@ -208,19 +214,22 @@ def refusal(said: str, texts: Mapping[str, str], names: Mapping[str, str]) -> Re
                 lines.append(f"  {source_lines[number - 1].strip()}"[:200])
         elif found := _UNDEFINED.search(line):
             lines.append(f"declared and bound, but defined nowhere: {found['name']}")
-    if lacking:
+    if ours and (lacking := list(_lacking(said))):
         return Refusal("unsupported", tuple(lacking[:MAX_LINES]))
-    return Refusal("compile_error", tuple(lines[:MAX_LINES]) or (said[:1000],))
+    if not lines:
+        # no word of the sources: the compiler itself is at its end
+        return Refusal("unsupported", ("compiler that works", said[:1000]))
+    return Refusal("compile_error", tuple(lines[:MAX_LINES]))
 
 
 def _lacking(said: str) -> Iterator[str]:
     """What CUDA or PyTorch have and our header does not, in the errors of a compiler."""
     for found in _MISSING.finditer(said):
         groups = found.groupdict()
-        member = groups["member"] or groups["clang_member"]
-        owner = groups["owner"] or groups["clang_owner"]
+        member = groups["member"] or groups["clang_member"] or groups["nvcc_member"]
+        owner = groups["owner"] or groups["clang_owner"] or groups["nvcc_owner"]
         in_space = groups["in_space"] or groups["in_space2"]
-        name = groups["name"] or groups["clang_name"]
+        name = groups["name"] or groups["clang_name"] or groups["nvcc_name"]
         if member and (_KNOWN_ELSEWHERE.fullmatch(member) or _has(owner, member)):
             yield f"{owner}.{member}"
         elif in_space and (_KNOWN_ELSEWHERE.fullmatch(in_space) or hasattr(torch, in_space)):

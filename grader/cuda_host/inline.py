@@ -6,6 +6,7 @@ known before it is compiled, a compiler's words are kept, calls are counted.
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import sys
@@ -20,8 +21,12 @@ from grader.cuda_host import build, native, source
 from grader.cuda_host.build import Refusal, Sources
 
 MAX_RUNS = 4  # told of in a log
+MAX_TIMEOUTS = 2
 
 _real_load_inline: Callable[..., Any] = cpp_extension.load_inline
+_real_load: Callable[..., Any] = cpp_extension.load
+_LOAD_INLINE = inspect.signature(_real_load_inline)
+_LOAD = inspect.signature(_real_load)
 
 
 class StoppedError(Exception):
@@ -76,48 +81,54 @@ class Watch:
         self.on_host = on_host
         self.only_compile = False
         self.seen = Seen()
+        self._n_timeouts = 0
         self._built: dict[Sources, Path | Refusal] = {}
         self._named: dict[Sources, dict[str, str]] = {}
 
-    def load_inline(
-        self,
-        name: str,
-        cpp_sources: str | list[str],
-        cuda_sources: str | list[str] | None = None,
-        *args: Any,
-        functions: str | list[str] | dict[str, str] | None = None,
-        **options: Any,
-    ) -> Any:
+    def load_inline(self, *args: Any, **options: Any) -> Any:
         """As the real one is called, and a module like the one it returns."""
-        wanted = _sources(cpp_sources, cuda_sources, functions)
+        given = _LOAD_INLINE.bind(*args, **options).arguments
+        functions = given.get("functions") or ()
+        names = (functions,) if isinstance(functions, str) else tuple(functions)
+        wanted = Sources(_joined(given["cpp_sources"]), _joined(given.get("cuda_sources")), names)
+        return self._loaded(wanted, lambda: _real_load_inline(*args, **options))
+
+    def load(self, *args: Any, **options: Any) -> Any:
+        """As the real one is called: the sources are files, and define the module themselves."""
+        given = _LOAD.bind(*args, **options).arguments["sources"]
+        paths = [Path(path) for path in ([given] if isinstance(given, str) else given)]
+        cuda = _joined([path.read_text() for path in paths if path.suffix == ".cu"])
+        cpp = _joined([path.read_text() for path in paths if path.suffix != ".cu"])
+        return self._loaded(Sources(cpp, cuda, ()), lambda: _real_load(*args, **options))
+
+    def _loaded(self, wanted: Sources, real: Callable[[], Any]) -> Any:
         for text in (wanted.cuda, wanted.cpp):
             self.seen.todo = self.seen.todo or source.todo(text)
         if self.seen.todo:
             raise StoppedError(self.seen.todo)
-        self._named.setdefault(wanted, _names(wanted, sys._getframe(1).f_globals))  # noqa: SLF001  the caller's file
+        caller = sys._getframe(2).f_globals  # noqa: SLF001  the submission's file
+        self._named.setdefault(wanted, _names(wanted, caller))
         if not self.on_host:
-            return self._real(name, cpp_sources, cuda_sources, args, functions, options)
+            return self._real(wanted, real)
         # what is lacking shows when a function is called: a file may load its module when imported
-        return Module(wanted.functions, lambda function, given: self._call(wanted, function, given))
+        return Module(lambda function, given: self._call(wanted, function, given))
 
-    def _real(
-        self, name: str, cpp: Any, cuda: Any, args: Any, functions: Any, options: dict[str, Any]
-    ) -> Any:
+    def _real(self, wanted: Sources, load: Callable[[], Any]) -> Any:
         _find_tools()
         try:
-            module = _real_load_inline(name, cpp, cuda, *args, functions=functions, **options)
+            module = load()
         except RuntimeError as error:
-            wanted = _sources(cpp, cuda, functions)
             texts = {"main.cpp": wanted.main, "cuda.cu": wanted.cuda}
-            self.seen.refusal = build.refusal(_short(str(error)), texts, self._named[wanted])
+            said, names = _short(str(error)), self._named[wanted]
+            if said:
+                self.seen.refusal = build.refusal(said, texts, names, ours=False)
             raise
-        names = [known for known in dir(module) if not known.startswith("__")]
 
         def call(function: str, given: tuple[Any, ...]) -> Any:
             self.seen.n_calls += 1
             return getattr(module, function)(*given)
 
-        return Module(tuple(names), call)
+        return Module(call)
 
     def _call(self, wanted: Sources, function: str, given: tuple[Any, ...]) -> Any:
         if self.only_compile:
@@ -126,6 +137,9 @@ class Watch:
             raise StoppedError("nothing is run")
         if wanted not in self._built:
             self._built[wanted] = build.for_host(wanted, self._named[wanted])
+        if self._n_timeouts == MAX_TIMEOUTS:
+            self.seen.refusal = Refusal("timeout", ("not run: calls before ran out of time",))
+            raise StoppedError("not run")
         program = self._built[wanted]
         if isinstance(program, Refusal):
             self.seen.refusal = program
@@ -137,8 +151,11 @@ class Watch:
             self.seen.unsupported = str(error)
             raise StoppedError(str(error)) from None
         self.seen.runs.append(run)
+        self._n_timeouts += run.timed_out
         if run.ended:
             raise StoppedError(run.ended)
+        if run.misfit == "unknown":
+            raise AttributeError(f"the compiled module has no function {function}")
         if run.misfit:
             raise TypeError(f"{function}(): incompatible function arguments")
         if run.error is not None:
@@ -149,32 +166,24 @@ class Watch:
 class Module:
     """A compiled module: its functions are attributes."""
 
-    def __init__(
-        self, functions: tuple[str, ...], call: Callable[[str, tuple[Any, ...]], Any]
-    ) -> None:
-        for function in functions:
-            setattr(self, function, _bound(function, call))
+    def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        self._call = call
 
-
-def _bound(name: str, call: Callable[[str, tuple[Any, ...]], Any]) -> Callable[..., Any]:
-    def function(*given: Any) -> Any:
-        return call(name, given)
-
-    function.__name__ = name
-    return function
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """A function of the module; whether there is one shows when it is called."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *given: self._call(name, given)
 
 
 def install(watch: Watch) -> None:
-    """Have whatever is imported from now on find the watched load_inline."""
+    """Have whatever is imported from now on find the watched functions."""
     cpp_extension.load_inline = watch.load_inline
+    cpp_extension.load = watch.load
 
 
-def _sources(cpp: Any, cuda: Any, functions: Any) -> Sources:
-    def joined(texts: Any) -> str:
-        return texts if isinstance(texts, str) else "\n".join(texts or ())
-
-    names = (functions,) if isinstance(functions, str) else tuple(functions or ())
-    return Sources(joined(cpp), joined(cuda), names)
+def _joined(texts: Any) -> str:
+    return texts if isinstance(texts, str) else "\n".join(texts or ())
 
 
 def _names(wanted: Sources, caller: dict[str, Any]) -> dict[str, str]:

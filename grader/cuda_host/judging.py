@@ -51,6 +51,10 @@ def not_checkable(case: Case, device: str) -> str:
         ninja = shutil.which("ninja") or Path(sys.executable).with_name("ninja").exists()
         if runs_on_gpu and not ninja:
             return "load_inline needs ninja, which is not installed here (pip install ninja)"
+    if runs_on_gpu:
+        return ""
+    if sys.platform != "linux":
+        return "without a GPU a .cu file can only be checked on Linux"
     if build.host_compiler() is None:
         names = " or ".join(build.HOST_COMPILERS)
         return f"there is no {names} here, so the .cu file cannot be compiled"

@@ -250,7 +250,7 @@ def _lines_of(addresses: list[str], program: Path) -> list[int]:
     if not addresses:
         return []
     # an address is where the access's call returns to: one byte before lies in the access
-    asked = [hex(int(address, 16) - 1) for address in addresses]
+    asked = [hex(int(address) - 1) for address in addresses]
     try:
         done = subprocess.run(
             ["addr2line", "-e", str(program), *asked],

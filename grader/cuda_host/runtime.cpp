@@ -81,7 +81,8 @@ int nearest(const char* at) {
 // Notes what is wrong, the first time with its thread; a line of text holds no line break.
 void find(const char* kind, bool write, int region, const char* at, int64_t n_bytes, void* from) {
   std::ostringstream key, where;
-  key << kind << ' ' << (write ? "write" : "read") << ' ' << region << ' ' << n_bytes << ' ' << from;
+  key << kind << ' ' << (write ? "write" : "read") << ' ' << region << ' ' << n_bytes << ' '
+      << static_cast<char*>(from) - &__executable_start;
   Finding& finding = findings[key.str()];
   if (!finding.count++) {
     where << ' ' << (region < 0 ? 0 : at - regions[region].begin);

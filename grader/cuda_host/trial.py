@@ -18,6 +18,7 @@ from grader.cuda_host import inline
 from grader.cuda_host.drawing import POISON, draw, shown_places
 from grader.simulator import host_marks
 
+N_POISONED = 3  # blocks of the result's size: a launcher may allocate something before it
 _CHUNK_BYTES = 1500  # 2000 characters, what one text of a log holds
 
 _watches: dict[bool, inline.Watch] = {}
@@ -72,7 +73,7 @@ def _on_host(submission: ModuleType, entry: str, arguments: Mapping[str, Any]) -
         with simulator.pretend_gpu():
             if arguments["on_cpu"]:
                 host_marks.mark_cpu(x)
-            log = _called(watch, getattr(submission, entry), x, arguments)
+            log = _called(watch, getattr(submission, entry), x, arguments, _Host())
     finally:
         if False in _watches:
             inline.install(_watches[False])
@@ -81,21 +82,39 @@ def _on_host(submission: ModuleType, entry: str, arguments: Mapping[str, Any]) -
 
 def _on_gpu(submission: ModuleType, entry: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     x = draw(arguments).cuda()
-    # what the result will get from the allocator: an element that nobody writes shows
-    freed = torch.empty(x.shape, device="cuda").view(torch.int32).fill_(POISON)
-    torch.cuda.synchronize()
-    del freed
-    return _called(_watches[False], getattr(submission, entry), x, arguments, _pending)
+    return _called(_watches[False], getattr(submission, entry), x, arguments, _Gpu())
 
 
-def _pending() -> str:
-    """The error of a launch that nobody asked for: PyTorch's next launch raises it."""
-    try:
-        torch.zeros(1, device="cuda").add_(1)
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        return str(error).partition("\n")[0]
-    return ""
+class _Host:
+    """What surrounds a call on the host: nothing."""
+
+    def prepare(self, x: torch.Tensor) -> None:
+        """The runtime poisons what it allocates."""
+
+    def pending(self) -> str:
+        """The runtime tells what launches were refused."""
+        return ""
+
+
+class _Gpu(_Host):
+    """What surrounds a call on a GPU."""
+
+    def prepare(self, x: torch.Tensor) -> None:
+        """Poison what the result will get from the allocator: an element that nobody writes shows."""
+        freed = [torch.empty(x.shape, device="cuda") for _ in range(N_POISONED)]
+        for one in freed:
+            one.view(torch.int32).fill_(POISON)
+
+    def pending(self) -> str:
+        """The error of a launch that nobody asked for: PyTorch's next launch raises it."""
+        try:
+            torch.zeros(1, device="cuda").add_(1)
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            # raises once more if the GPU is lost to this process, as after an illegal access
+            torch.cuda.synchronize()
+            return str(error).partition("\n")[0]
+        return ""
 
 
 def _called(
@@ -103,7 +122,7 @@ def _called(
     function: Callable[..., Any],
     x: torch.Tensor,
     arguments: Mapping[str, Any],
-    pending: Callable[[], str] = str,
+    around: _Host,
 ) -> dict[str, Any]:
     watch.seen = inline.Seen()
     log: dict[str, Any] = {"raised": "", "returned": None, "is_changed": False, "pending": ""}
@@ -114,8 +133,9 @@ def _called(
             function(torch.ones_like(x, memory_format=torch.contiguous_format, device="cuda"))
             may_raise = True
         before = x.clone()
+        around.prepare(x)
         y = function(x)
-        log["pending"] = pending()
+        log["pending"] = around.pending()
     except NotImplementedError:
         raise
     except Exception as error:
