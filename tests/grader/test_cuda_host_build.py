@@ -1,0 +1,125 @@
+"""What compilers say, told apart: a mistake of the student's, or something our header lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grader.cuda_host import build
+from grader.cuda_host.build import Refusal, Sources
+
+CUDA = "__global__ void k() {\n  int i = blokIdx.x;\n}\n"
+TEXTS = {"main.cpp": "void k();\n", "cuda.cu": CUDA}
+NAMES = {"main.cpp": "cpp_sources", "cuda.cu": "cuda_gelu.cu"}
+
+
+def refused(said: str, *, ours: bool = True) -> Refusal:
+    """Of the sources above."""
+    return build.refusal(said, TEXTS, NAMES, ours=ours)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cuda.cu:2:11: error: 'blokIdx' was not declared in this scope; did you mean 'blockIdx'?",
+        "cuda.cu:2:11: error: use of undeclared identifier 'blokIdx'",
+        'cuda.cu(2): error: identifier "blokIdx" is undefined',
+    ],
+    ids=["g++", "clang++", "nvcc"],
+)
+def test_a_mistake_is_told_with_its_line(said: str) -> None:
+    """The file's own name, the line's number and text, and what the compiler says."""
+    got = refused(f"cuda.cu: In function 'void k()':\n{said}\n")
+
+    assert got.kind == "compile_error"
+    assert got.lines[0].startswith("cuda_gelu.cu:2: ")
+    assert "blokIdx" in got.lines[0]
+    assert got.lines[1] == "  int i = blokIdx.x;"
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("'__syncthreads' was not declared in this scope", "__syncthreads"),
+        ("'__shared__' does not name a type", "__shared__"),
+        ("'cudaMallocAsync' was not declared in this scope", "cudaMallocAsync"),
+        ("use of undeclared identifier 'cudaMallocAsync'", "cudaMallocAsync"),
+        ('identifier "AT_DISPATCH_ALL_TYPES" is undefined', "AT_DISPATCH_ALL_TYPES"),
+        ("'kHalf' is not a member of 'torch'", "torch::kHalf"),
+        ("'softmax' is not a member of 'torch'", "torch::softmax"),
+        ("'class at::Tensor' has no member named 'cumsum'", "Tensor.cumsum"),
+        ("no member named 'cumsum' in 'at::Tensor'", "Tensor.cumsum"),
+        ('class "at::Tensor" has no member "cumsum"', "Tensor.cumsum"),
+        ("'class at::Tensor' has no member named 'packed_accessor32'", "packed_accessor32"),
+    ],
+)
+def test_what_our_header_lacks_is_no_mistake(said: str, name: str) -> None:
+    """A name that CUDA or PyTorch has may be right: that cannot be checked here."""
+    got = refused(f"cuda.cu:2:11: error: {said}")
+
+    assert got.kind == "unsupported"
+    assert name in got.lines[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "'class at::Tensor' has no member named 'numels'",
+        "'Tensr' is not a member of 'torch'",
+        "'idx' was not declared in this scope",
+        "expected ';' before '}' token",
+        "'const struct uint3' has no member named 'w'",
+    ],
+)
+def test_a_name_that_nobody_has_is_a_mistake(said: str) -> None:
+    """Misspelt names of PyTorch's, names of one's own, and whatever is no name."""
+    assert refused(f"cuda.cu:2:11: error: {said}").kind == "compile_error"
+
+
+def test_with_pytorch_itself_nothing_is_lacking() -> None:
+    """Where the real headers were used, an unknown name is a mistake."""
+    said = "cuda.cu(2): error: 'softmaxx' is not a member of 'torch'\n"
+
+    assert refused(said.replace("softmaxx", "kHalf"), ours=False).kind == "compile_error"
+
+
+def test_a_missing_header_of_cuda_is_lacking() -> None:
+    """A header of one's own that is missing is a mistake."""
+    assert refused("cuda.cu:1:10: fatal error: cub/cub.cuh: No such file").kind == "unsupported"
+    assert refused("cuda.cu:1:10: fatal error: mine.cuh: No such file").kind == "compile_error"
+
+
+def test_a_compiler_at_its_end_is_no_mistake() -> None:
+    """Words about no line of the sources blame nobody."""
+    got = refused("g++: fatal error: Killed signal terminated program cc1plus")
+
+    assert got.kind == "unsupported"
+
+
+def test_a_function_that_is_nowhere_defined_is_named() -> None:
+    """What the linker says in its own way."""
+    got = refused("/usr/bin/ld: main.o: undefined reference to `cuda_gelu(at::Tensor)'")
+
+    assert got.kind == "compile_error"
+    assert got.lines == ("declared and bound, but defined nowhere: cuda_gelu(at::Tensor)",)
+
+
+def test_without_a_compiler_nothing_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a compile error: there was nobody to say so."""
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+
+    got = build.for_host(Sources("", CUDA, ()), NAMES)
+
+    assert isinstance(got, Refusal)
+    assert got.kind == "unsupported"
+
+
+def test_headers_of_the_sources_are_stood_in_for(tmp_path: Path) -> None:
+    """PyTorch's by ours, CUDA's only without nvcc; nothing is written elsewhere."""
+    text = "#include <torch/types.h>\n#include <c10/../../../x.h>\n#include <cuda_runtime.h>\n"
+
+    build._forward(tmp_path, Sources("", text, ()), cuda=False)
+
+    made = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.h")]
+    assert made == ["torch/types.h"]
