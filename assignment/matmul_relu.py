@@ -105,7 +105,7 @@ def relu_backward_kernel(
 
 
 def can_describe(matrix):
-    """Whether matmul_descriptor_kernel can read it; without that kernel: False."""
+    """Whether matmul_descriptor_kernel can read this matrix; needed for that kernel alone."""
     # One axis must be contiguous. The rows (or columns) must start at multiples of 16 bytes and
     # may not overlap.
     # TODO: your code here, instead of the next line

@@ -169,7 +169,7 @@ def relu_backward_kernel(
 
 
 def can_describe(matrix):
-    """Whether matmul_descriptor_kernel can read it; without that kernel: False."""
+    """Whether matmul_descriptor_kernel can read this matrix; needed for that kernel alone."""
     # One axis must be contiguous. The rows (or columns) must start at multiples of 16 bytes and
     # may not overlap.
     # BEGIN SOLUTION
@@ -253,8 +253,8 @@ class MatmulReLU(torch.autograd.Function):
         g = torch.empty_like(y)
         # one kernel on its own: in the products' loops the mask would be applied to every tile
         # again, and y read as often as dy
-        grid = (n_rows, triton.cdiv(n_cols, 1024))
-        relu_backward_kernel[grid](
+        block = min(triton.next_power_of_2(n_cols), 4096)
+        relu_backward_kernel[(n_rows, triton.cdiv(n_cols, block))](
             y,
             dy,
             g,
@@ -263,7 +263,9 @@ class MatmulReLU(torch.autograd.Function):
             dy.stride(0),
             dy.stride(1),
             g.stride(0),
-            BLOCK_N=1024,
+            BLOCK_N=block,
+            # 8 elements a thread: one load of 16 bytes from each matrix
+            num_warps=max(block // 256, 1),
         )
         return matmul(g, b.T, relu=False), matmul(a.T, g, relu=False)
         # END SOLUTION
