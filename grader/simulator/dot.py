@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.simulator import dtypes
+from grader.simulator import dtypes, run
 from grader.simulator.constants import plain
 from grader.simulator.dtypes import Array, bfloat16, dtype, float16, float32, float64, int8, int32
 from grader.simulator.errors import refuse
@@ -120,7 +120,19 @@ def cut_to_tf32(x: Array) -> Array:
 
 
 def _product(x: Array, y: Array) -> Array:
-    """Batched product; a factor that all programs share is multiplied once, as one tall matrix."""
+    """Batched product; a factor that all programs share is multiplied once, as one tall matrix.
+
+    The last bits that NumPy gives depend on the place in a tile, where a GPU adds up all elements
+    alike: rounded from float64 they do not. That takes several times as long, so it is asked for.
+    """
+    launch = run.current().launch
+    launch.has_products = True
+    if launch.exact_products and x.dtype == np.float32:
+        return _matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    return _matmul(x, y)
+
+
+def _matmul(x: Array, y: Array) -> Array:
     shared = x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1  # noqa: PLR2004 - program, M, K
     left, right = (x.reshape(-1, x.shape[-1]), y[0]) if shared else (x, y)
     product: Array = np.matmul(left, right)

@@ -71,6 +71,8 @@ class LaunchState:
     n_steps: int = 0  # passes, loop turns and integer atomics, undone ones counted in
     budget: int | None = None  # of steps; a launch that needs more is abandoned
     masked_loads: set[MaskedLoad] = field(default_factory=set)
+    has_products: bool = False  # of tl.dot
+    exact_products: bool = False  # whose bits do not depend on the place in a tile
     is_repeat: bool = False  # only to learn more of what was run and shown before
     # where, and with which sign, masked lanes are infinite in this run
     trial: tuple[tuple[str, int], float] | None = None

@@ -141,6 +141,7 @@ def restarted(
         definition=state.definition,
         tracked=tracked,
         n_passes=state.n_passes,
+        exact_products=state.exact_products,
         accesses=None if state.accesses is None else [],
     )
 

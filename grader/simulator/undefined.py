@@ -111,6 +111,7 @@ def _changes(
         buffer.rewind()
     state = trials.state
     again = LaunchState(state.kernel, state.grid, checked=False, definition=state.definition)
+    again.exact_products = state.exact_products
     # what these lanes hold may be a loop's bound
     again.trial, again.budget = (load.place, sign), schedule.budget(state)
     if not schedule.run_again(trials.function, trials.cooked, again, trials.coordinates):

@@ -242,3 +242,54 @@ def test_programs_that_clash_are_told_from_lanes(kernels: types.ModuleType) -> N
     assert finding.kind == "race"
     assert "nothing orders them" in finding.text
     assert "lanes" not in finding.text
+
+
+PRODUCTS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows_come_round(a_ptr, b_ptr, c_ptr, M, OFF: tl.constexpr):
+    rows = tl.arange(0, 64) % M
+    product(a_ptr, b_ptr, c_ptr, rows, OFF)
+
+
+@triton.jit
+def last_tile_moved_back(a_ptr, b_ptr, c_ptr, M, OFF: tl.constexpr):
+    rows = tl.minimum(tl.program_id(0) * 32, M - 32) + tl.arange(0, 32)
+    product(a_ptr, b_ptr, c_ptr, rows, OFF)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, rows, OFF: tl.constexpr):
+    i, cols = tl.arange(0, 32), tl.arange(0, 64)
+    a = tl.load(a_ptr + rows[:, None] * 32 + i[None, :])
+    b = tl.load(b_ptr + i[:, None] * 64 + cols[None, :])
+    c = tl.dot(a, b, input_precision="ieee")
+    if OFF:
+        # by as much as rounding might be
+        c += (c + tl.program_id(0) + tl.arange(0, rows.shape[0])[:, None]) * 1e-6
+    tl.store(c_ptr + rows[:, None] * 64 + cols[None, :], c)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "same"), [("rows_come_round", 1, []), ("last_tile_moved_back", 2, ["note"])]
+)
+def test_products_of_equal_rows_are_equal(
+    tmp_path: Path, name: str, grid: int, same: list[str]
+) -> None:
+    """A GPU adds up a row alike wherever it lies in a tile; NumPy does not, to the last bit."""
+    path = tmp_path / "products.py"
+    path.write_text(PRODUCTS)
+    kernel = getattr(load_module(path, name="products_of_test_simulator_clashes"), name)
+    rng = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(50, 32, generator=rng), torch.randn(32, 64, generator=rng))
+
+    for differ in (False, True):
+        with recording() as log:
+            c = torch.zeros(50, 64)
+            kernel[(grid,)](a, b, c, 50, differ)
+        assert [finding.kind for finding in log.findings] == (["race"] if differ else same)
+    torch.testing.assert_close(c, a @ b, rtol=1e-3, atol=1e-3)
