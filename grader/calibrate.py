@@ -18,6 +18,22 @@ class CalibrationError(ValueError):
     """The card cannot give thresholds: another GPU's, incomplete, or not the reference's."""
 
 
+def only(card: Scorecard, names: Sequence[str]) -> Scorecard:
+    """The card with these problems alone; its score, which is of all, is of no use then.
+
+    Raises:
+        CalibrationError: If it does not hold one of them.
+    """
+    held = {problem.name for problem in card.problems}
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise CalibrationError(
+            f"this scorecard holds no {', '.join(missing)}; its problems: {', '.join(sorted(held))}"
+        )
+    kept = tuple(problem for problem in card.problems if problem.name in names)
+    return card.model_copy(update={"problems": kept})
+
+
 def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path) -> list[Path]:
     """Write thresholds.json of every problem in the card that has speed; other GPUs' stay.
 

@@ -21,16 +21,20 @@ def calibrate(
         Literal["eager", "builtin", "compile", "roofline"] | None,
         typer.Option(help="What speed is paid against; by default what each problem says."),
     ] = None,
+    problem: Annotated[
+        list[str] | None, typer.Option(help="Only this problem; may be given several times.")
+    ] = None,
 ) -> None:
     """Set the thresholds for speed from a scorecard of the reference, with 10 % to spare.
 
-    Thresholds hold for one GPU model; those of other models stay as they are.
+    Thresholds hold for one GPU model; those of other models stay as they are, and so do those of
+    problems that the scorecard does not hold.
 
     For example:
 
       make grade SUBMISSION=reference PYTHON=python3 && python3 -m grader calibrate
 
-      python -m grader calibrate card-of-the-reference.json --baseline eager
+      python -m grader calibrate card-of-the-reference.json --baseline eager --problem gelu
     """
     from grader import calibrate as calibration
     from grader import discover
@@ -38,6 +42,8 @@ def calibrate(
 
     try:
         measured = Scorecard.model_validate_json(card.read_bytes())
+        if problem:
+            measured = calibration.only(measured, problem)
         problems = discover.load_problems([problem.name for problem in measured.problems])
         against = {problem.name: baseline or problem.paid_against for problem in problems}
         written = calibration.calibrate(measured, against, discover.REFERENCE)

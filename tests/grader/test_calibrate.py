@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.calibrate import CalibrationError, calibrate
+from grader.calibrate import CalibrationError, calibrate, only
 from grader.measure import threshold_file
 from grader.scorecard import Scorecard, Verdict
 from grader.spec import Baseline, Threshold
@@ -63,6 +63,25 @@ def test_a_case_for_another_machine_does_not_hinder(card: Scorecard, reference: 
     assert calibrate(ended(Verdict.NOT_CHECKABLE), EAGER, reference)
     with pytest.raises(CalibrationError, match="did not pass"):
         calibrate(ended(Verdict.BLOCKED), EAGER, reference)
+
+
+def test_only_the_problems_asked_for(card: Scorecard, reference: Path) -> None:
+    """One that failed hinders itself alone; one that the card does not hold is an error."""
+    broken, *others = card.problems
+    failed = broken.tests[0].model_copy(update={"verdict": Verdict.CRASHED, "cause": "it crashed"})
+    card = card.model_copy(
+        update={
+            "problems": (broken.model_copy(update={"tests": (failed, *broken.tests[1:])}), *others)
+        }
+    )
+
+    written = calibrate(only(card, [others[0].name]), EAGER, reference)
+
+    assert [path.parent.name for path in written] == [others[0].name]
+    with pytest.raises(CalibrationError, match="did not pass"):
+        calibrate(only(card, [broken.name]), EAGER, reference)
+    with pytest.raises(CalibrationError, match="holds no flash_attention"):
+        only(card, ["flash_attention"])
 
 
 def test_each_problem_is_paid_against_its_own_baseline(card: Scorecard, reference: Path) -> None:
