@@ -126,12 +126,12 @@ def _called(
 ) -> dict[str, Any]:
     watch.seen = inline.Seen()
     log: dict[str, Any] = {"raised": "", "returned": None, "is_changed": False, "pending": ""}
-    may_raise = arguments["compiles"]
+    may_refuse = False
     try:
         if arguments["may_refuse"]:
             # whoever refuses everything has not looked at x
             function(torch.ones_like(x, memory_format=torch.contiguous_format, device="cuda"))
-            may_raise = True
+            may_refuse = True
         before = x.clone()
         around.prepare(x)
         y = function(x)
@@ -139,7 +139,9 @@ def _called(
     except NotImplementedError:
         raise
     except Exception as error:
-        if not (watch.seen.has_ended or may_raise):
+        # a call that only compiles always ends so
+        has_compiled = arguments["compiles"] and watch.seen.n_calls > 0
+        if not (watch.seen.has_ended or may_refuse or has_compiled):
             raise
         log["raised"] = f"{type(error).__name__}: {error}"
     else:
