@@ -24,7 +24,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def draw(arguments: Mapping[str, Any]) -> torch.Tensor:
+def draw(arguments: Mapping[str, Any], device: str = "cpu") -> torch.Tensor:
     """x, shape (cols,) or (rows, cols), float32, from N(0, scale**2) or along a line."""
     rows, cols, step = (arguments[name] for name in ("rows", "cols", "step"))
     shape = (rows, cols * step) if rows else (cols * step,)
@@ -34,7 +34,8 @@ def draw(arguments: Mapping[str, Any]) -> torch.Tensor:
     else:
         rng = torch.Generator().manual_seed(arguments["seed"])
         x = arguments["scale"] * torch.randn(shape, generator=rng)
-    return x[..., ::step]
+    # moved first: a copy to another device has no gaps
+    return x.to(device)[..., ::step]
 
 
 def shown_places(n: int, seed: int) -> torch.Tensor:

@@ -81,7 +81,7 @@ def _on_host(submission: ModuleType, entry: str, arguments: Mapping[str, Any]) -
 
 
 def _on_gpu(submission: ModuleType, entry: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    x = draw(arguments).cuda()
+    x = draw(arguments, "cuda")
     return _called(_watches[False], getattr(submission, entry), x, arguments, _Gpu())
 
 

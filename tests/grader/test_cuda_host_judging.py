@@ -230,6 +230,13 @@ def test_of_many_values_some_are_looked_at() -> None:
     assert places.tolist() == sorted(places.tolist())
 
 
+def test_what_has_gaps_has_them_on_every_device() -> None:
+    """On the meta device as on a GPU: a copy would have closed them."""
+    arguments = judging.make_inputs(case(step=2), torch.Generator().manual_seed(1))
+
+    assert draw(arguments).stride() == draw(arguments, "meta").stride() == (2,)
+
+
 def test_a_scalar_that_nobody_knows_is_an_error_of_the_course() -> None:
     """A misspelt one would be ignored."""
     with pytest.raises(ValueError, match="unknown scalars"):

@@ -1,0 +1,113 @@
+"""What is seen of load_inline on a GPU machine, where the real one does the work; stubs on both."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grader.cuda_host import inline
+from grader.cuda_host.inline import StoppedError, Watch
+
+CUDA = "int a;\nint b = blokIdx.x;\n"
+STUB = '__global__ void k() {\n#error "TODO: implement k"\n}\n'
+# as ninja prints it
+FAILED = """Error building extension 'f': [1/2] /usr/local/cuda/bin/nvcc -c /tmp/x/cuda.cu -o cuda.o
+FAILED: cuda.cuda.o
+/tmp/x/cuda.cu(2): error: identifier "blokIdx" is undefined
+
+1 error detected in the compilation of "/tmp/x/cuda.cu".
+ninja: build stopped: subcommand failed.
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the real load_inline is called with; it returns a module that adds one."""
+    calls: list[dict[str, Any]] = []
+
+    def real(*_args: Any, **options: Any) -> SimpleNamespace:
+        calls.append(options)
+        return SimpleNamespace(f=lambda x: x + 1)
+
+    monkeypatch.setattr(inline, "_real_load_inline", real)
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    return calls
+
+
+def load(watch: Watch, cuda: str) -> Any:
+    """As a submission does."""
+    return watch.load_inline(
+        name="f", cpp_sources="int f(int);", cuda_sources=cuda, functions=["f"]
+    )
+
+
+def test_the_real_module_is_called_and_counted(asked: list[dict[str, Any]]) -> None:
+    """Arguments reach the real load_inline, results come back."""
+    watch = Watch(on_host=False)
+
+    module = load(watch, CUDA)
+
+    assert module.f(2) == 3
+    assert watch.seen.n_calls == 1
+    assert asked[0]["functions"] == ["f"]
+    assert not watch.seen.has_ended
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_a_stub_is_known_before_it_is_compiled(asked: list[dict[str, Any]], on_host: bool) -> None:
+    """With and without a GPU alike."""
+    watch = Watch(on_host=on_host)
+
+    with pytest.raises(StoppedError, match="implement k"):
+        load(watch, STUB)
+
+    assert watch.seen.todo == "TODO: implement k"
+    assert not asked
+
+
+def test_words_of_the_real_compiler_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of the source and its text, without the folder it was compiled in."""
+
+    def real(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError(FAILED)
+
+    monkeypatch.setattr(inline, "_real_load_inline", real)
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    watch = Watch(on_host=False)
+
+    with pytest.raises(RuntimeError):
+        load(watch, CUDA)
+
+    refusal = watch.seen.refusal
+    assert refusal is not None
+    assert refusal.kind == "compile_error"
+    assert refusal.lines[:2] == (
+        'cuda_sources:2: identifier "blokIdx" is undefined',
+        "  int b = blokIdx.x;",
+    )
+
+
+def test_a_build_that_fails_without_a_word_of_the_source_blames_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as ninja missing: the exception itself is told."""
+
+    def real(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError("Ninja is required to load C++ extensions")
+
+    monkeypatch.setattr(inline, "_real_load_inline", real)
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    watch = Watch(on_host=False)
+
+    with pytest.raises(RuntimeError, match="Ninja is required"):
+        load(watch, CUDA)
+
+    assert watch.seen.refusal is None
+
+
+def test_the_students_own_mistake_in_the_call_is_theirs() -> None:
+    """An argument that load_inline does not have."""
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Watch(on_host=True).load_inline(name="f", cpp_sources="", cuda_source=CUDA)
