@@ -120,7 +120,9 @@ def _found(trial: Trial, findings: Sequence[FindingSeen]) -> Check:
 def _told(finding: FindingSeen) -> tuple[str, ...]:
     """A finding in words: what and where, then the line and what is known of it."""
     if finding.kind == "never_written":
-        return (finding.text, finding.advice)
+        # where the last kernel that wrote there begins, if any did
+        near = "" if finding.where.startswith(":0") else f"it is written by {finding.where}"
+        return (finding.text, near, finding.advice)
     return (
         f"{finding.kind.replace('_', ' ')} at {finding.where}, program {finding.program}",
         finding.source_line,

@@ -124,30 +124,19 @@ def store(pointer: Any, value: Any, mask: Any) -> None:
     if access.run.launch.checked:
         if buffer.address in access.run.launch.tracked:
             access.track("write", new)
-        else:
-            _note_writer(access)
+        elif buffer.writer is not None:
+            buffer.note_writer(
+                access.run,
+                buffer.writer,
+                access.where,
+                access.programs,
+                is_second=access.times > 1,
+            )
     buffer.was_written = True
     write(access, new)
     # an ascending run has no element twice
     if access.run.launch.checked and access.span is None:
         clashes.check(access, new, buffer.raw[access.elements])
-
-
-def _note_writer(access: Access) -> None:
-    """Remember the last writer of each element; a second one puts the buffer under suspicion."""
-    buffer, current, where = access.buffer, access.run, access.where
-    writer, program = buffer.writer, access.programs
-    if writer is None:
-        return
-    current.save(writer, where)
-    second = access.times > 1
-    if buffer.was_written:
-        before = writer[where]
-        second = second or bool(((before >= 0) & (before != program)).any())
-    writer[where] = program
-    # an ascending run has no element twice
-    if second or (access.span is None and (writer[where] != program).any()):
-        current.launch.suspects.add(buffer.address)
 
 
 def write(access: Access, new: Array) -> None:

@@ -21,8 +21,7 @@ from torch.utils._pytree import tree_iter
 from grader.simulator import fresh, host_cuda, host_marks, modes
 
 _constructors: Any = torch_device._device_constructors  # noqa: SLF001 - has no public name
-_CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
-_INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
+_CPU = torch.device("cpu")
 
 
 @contextlib.contextmanager
@@ -65,7 +64,7 @@ def _default() -> torch.device | None:
 
 
 def _device(tensor: torch.Tensor) -> torch.device:
-    return _CPU if host_marks.is_cpu(tensor) else _CUDA
+    return _CPU if host_marks.is_cpu(tensor) else host_cuda.DEVICE
 
 
 def _is_cuda(value: Any) -> bool:
@@ -95,22 +94,22 @@ class _Pretend(TorchFunctionMode):
         if getattr(func, "__name__", "") == "__get__":
             getter = getattr(getattr(func, "__self__", None), "__name__", "")
             if getter in _GETTERS:
-                with _INNER():
+                with modes.bare():
                     return _GETTERS[getter](args[0])
         elif func in _METHODS:
-            with _INNER():
+            with modes.bare():
                 return _METHODS[func](*args, **kwargs)
         elif func is torch.device:
             return func(*args, **kwargs)
         if kwargs.get("device") is None and _is_cuda(_default()) and func in _constructors():
             kwargs = {**kwargs, "device": _default()}
-        with _INNER():
+        with modes.bare():
             given = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             on_cpu = _lands_on_cpu(func, given, args, kwargs)
         made = func(
             *(_cpu_for_cuda(a) for a in args), **{k: _cpu_for_cuda(v) for k, v in kwargs.items()}
         )
-        with _INNER():
+        with modes.bare():
             return _settle(made, given, on_cpu=on_cpu)
 
 

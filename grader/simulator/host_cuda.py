@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import torch
 
-_CUDA = torch.device("cuda", 0)
+DEVICE = torch.device("cuda", 0)
 
 
 class _Stream:
     """torch.cuda.Stream where everything happens at once."""
 
-    device = _CUDA
+    device = DEVICE
     cuda_stream = stream_id = 0
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:

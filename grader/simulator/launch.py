@@ -17,6 +17,7 @@ from grader.simulator import (
     host_marks,
     index,
     memory,
+    modes,
     promotion,
     races,
     redundancy,
@@ -87,7 +88,8 @@ def launch(
         options: For the compiler: num_warps, num_stages, ...
         not_specialised: Names of the arguments that stay variables when they are 1.
     """
-    with torch._C.DisableTorchFunction():  # noqa: SLF001 - student modes end at the kernel
+    # student modes end at the kernel
+    with modes.bare():
         buffers: dict[tuple[int, torch.dtype], Buffer] = {}
         windows: list[Argument] = []
         known = _known(arguments, constants, not_specialised)

@@ -26,7 +26,6 @@ _CASTS = {
     torch.Tensor.double: torch.float64,
 }
 _ABOUT_DTYPES = {torch.promote_types, torch.can_cast}
-_INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
 
 
 def declare(tensor: torch.Tensor, dtype_name: str) -> torch.Tensor:
@@ -37,7 +36,7 @@ def declare(tensor: torch.Tensor, dtype_name: str) -> torch.Tensor:
 
 def declared_dtype(tensor: torch.Tensor) -> str:
     """The dtype host code sees while lifted; otherwise the tensor's own."""
-    with _INNER():
+    with modes.bare():
         if tensor.dtype == torch.float64:
             name = fresh.declared_or_none(tensor)
             if name is None and dtypes.is_lifted():
@@ -97,10 +96,10 @@ class _Lift(TorchFunctionMode):
         if name == "__get__":
             getter = getattr(getattr(func, "__self__", None), "__name__", "")
             if getter in _GETTERS:
-                with _INNER():
+                with modes.bare():
                     return _GETTERS[getter](args[0])
         elif func in _METHODS:
-            with _INNER():
+            with modes.bare():
                 answer = _METHODS[func](*args, **kwargs)
             if answer is not NotImplemented:
                 return answer
@@ -109,7 +108,7 @@ class _Lift(TorchFunctionMode):
         return self._run(func, args, kwargs)
 
     def _run(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        with _INNER():
+        with modes.bare():
             given = [leaf for leaf in tree_iter((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             asked = _asked_dtype(func, args, kwargs)
             wanted = asked or _result_dtype(given)
@@ -118,7 +117,7 @@ class _Lift(TorchFunctionMode):
         made = run(
             *(_lifted_dtype(a) for a in args), **{k: _lifted_dtype(v) for k, v in kwargs.items()}
         )
-        with _INNER():
+        with modes.bare():
             if isinstance(made, torch.Tensor):
                 cast = asked is not None and given and func in _CASTING
                 return _label(made, wanted, storages if cast else set())

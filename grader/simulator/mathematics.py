@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.simulator import extremes, reductions
+from grader.simulator import extremes, modes, reductions
 from grader.simulator.constants import plain
 from grader.simulator.creation import to_bool
 from grader.simulator.dtypes import Array, float32, float64, int1
@@ -49,7 +49,8 @@ def by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Arra
     """A function of torch for arrays."""
 
     def apply(x: Array) -> Array:
-        with torch._C.DisableTorchFunction():  # noqa: SLF001 - no student mode sees this
+        # no student mode sees this
+        with modes.bare():
             out: Array = function(torch.from_numpy(np.ascontiguousarray(x))).numpy()
         return out
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,6 +76,27 @@ class Buffer:
         written = None if self.written is None else self.written.copy()
         self._before = self.raw.copy(), written
         self.writer = np.full(self.raw.size, -1, np.int32)
+
+    def note_writer(
+        self, current: Run, writer: Array, where: Any, program: Array, *, is_second: bool = False
+    ) -> None:
+        """Remember the last writer of each element; a second one puts the buffer under suspicion.
+
+        Args:
+            current: The pass.
+            writer: ``self.writer``, or a view of it.
+            where: What to index it with; ... where no element comes twice.
+            program: Who writes, in the shape of ``writer[where]``.
+            is_second: Already known.
+        """
+        current.save(writer, where)
+        if self.was_written:
+            before = writer[where]
+            is_second = is_second or bool(((before >= 0) & (before != program)).any())
+        writer[where] = program
+        may_repeat = where is not ... and not isinstance(where, slice)
+        if is_second or (may_repeat and (writer[where] != program).any()):
+            current.launch.suspects.add(self.address)
 
     def restore(self) -> None:
         """Undo the whole launch."""

@@ -14,6 +14,9 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+# a context in which no mode takes part
+bare: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
+
 _active: list[TorchFunctionMode] = []
 _run_backward: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined] # noqa: SLF001
 

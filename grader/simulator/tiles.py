@@ -207,17 +207,9 @@ def store(tile: Tile, value: Value) -> bool:
 
 
 def _note_writer(tile: Tile, box: Box, place: Place) -> None:
-    """Remember the last writer of each element; a second one puts the buffer under suspicion."""
     buffer, current = tile.buffer, tile.run
     if buffer.writer is None:
         return
     program = current.ids[box.first : box.last].reshape((-1,) + (1,) * len(place.steps))
-    array, where = place.target(buffer.writer, buffer.writer.view(np.uint8))
-    current.save(array, where)
-    if buffer.was_written:
-        before = array[where]
-        if ((before >= 0) & (before != program)).any():
-            current.launch.suspects.add(buffer.address)
-    array[where] = program
-    if where is not ... and (array[where] != program).any():
-        current.launch.suspects.add(buffer.address)
+    writer, where = place.target(buffer.writer, buffer.writer.view(np.uint8))
+    buffer.note_writer(current, writer, where, program)

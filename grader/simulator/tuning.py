@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from grader.simulator import advice, log
+from grader.simulator import advice, log, modes
 from grader.simulator.choosing import Chooser
 from grader.simulator.dtypes import is_lifted
 from grader.simulator.errors import StaticAssertError, source_line
@@ -244,7 +244,7 @@ class Autotuner(Chooser):
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    with torch._C.DisableTorchFunction():  # noqa: SLF001 - no mode takes part
+    with modes.bare():
         return tensor.untyped_storage().data_ptr()
 
 

@@ -21,7 +21,6 @@ from grader.simulator.dtypes import Array
 
 OnRead = Callable[[torch.Tensor], None]
 
-_INNER: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
 _FACTORIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty}
 _FACTORIES |= {torch.Tensor.new_empty_strided, torch.empty_permuted}
 _RESIZING = {"resize_", "resize_as_"}
@@ -94,14 +93,14 @@ class Watch(TorchFunctionMode):
             # dynamo traces through here, and what it compiles has no storage to look at
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
-        with _INNER():
+        with modes.bare():
             written = [(t, fresh.mark_if_any(t)) for t in _written(name, args, kwargs)]
             before = _written_before(args[0]) if name in _RESIZING else None
             read = [] if self._on_read is None else _marked(args, kwargs)
             if name in _LOOKING:
                 self._tell(read)
         made = func(*args, **kwargs)
-        with _INNER():
+        with modes.bare():
             for tensor, mark in written:
                 if mark is not None:
                     _account(name, tensor, mark, args)
@@ -219,7 +218,7 @@ _real_new: Any = torch.Tensor.__new__
 def _new(*args: Any, **kwargs: Any) -> Any:
     made = _real_new(*args, **kwargs)
     if args and args[0] is torch.Tensor:
-        with _INNER():
+        with modes.bare():
             if _are_sizes(args[1:]):
                 fresh.mark_unwritten(made)
             if host_marks.is_pretending() and made.numel():

@@ -71,6 +71,8 @@ def test_a_grid_too_small_is_no_foreign_kernel(tmp_path: Path) -> None:
     assert (
         "40 of 1000 elements of y were never written, the first at index (960,)" in left_out.cause
     )
+    line = ADD[: ADD.index("def add_kernel")].count("\n") + 1
+    assert f"it is written by vector_add.py:{line} in add_kernel" in left_out.cause
     assert foreign.verdict is Verdict.FOREIGN_KERNEL
 
 
