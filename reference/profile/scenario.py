@@ -1,0 +1,218 @@
+"""Has the submission profile work whose operators are known, and watches how it does so.
+
+Watched: whether the profiler was on in each call of the work, and the rows of the student's own
+profile, so that times can be compared to the microsecond although no two runs take the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.autograd.profiler import profile as Session  # noqa: N812  what every profiler of torch runs on
+
+ENTRIES = ("profile",)
+_MAX_ROWS = 200
+_MAX_RUNS = 100
+GPU_ELEMENTS = 2**24  # 64 MB: each kernel outlasts its launch, so the GPU lags behind
+SLEEP_S = 0.02
+
+
+@dataclass
+class Watch:
+    """What was seen.
+
+    Attributes:
+        runs: For each call of the work, whether the profiler was on.
+        sessions: Profiles that have ended.
+        busy: Whether the GPU still had work when the last of them ended.
+    """
+
+    runs: list[bool] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
+    busy: bool = False
+
+
+def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What profile() returned for the work of a case, and how it came about.
+
+    Args:
+        submission: Has the function.
+        case: Such as "matmul-time": before the hyphen stands the work; "-gpu" at its end has it done
+            on the GPU.
+        arguments: "repeats": how often the work does the same again; "more": likewise, of a second
+            kind.
+    """
+    # the profiler's own messages would stand among what the student's code printed
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    on_gpu = case.endswith("-gpu")
+    work = _WORK[case.partition("-")[0]](arguments, "cuda" if on_gpu else "cpu")
+    watch = Watch()
+
+    def watched() -> None:
+        watch.runs.append(torch._C._autograd._profiler_enabled())  # noqa: SLF001  has no public name
+        work()
+
+    with _watched_sessions(watch, on_gpu=on_gpu):
+        returned = submission.profile(watched)
+    # typed as Any, for torch leaves its profiler untyped
+    sessions: list[Any] = list(watch.sessions)
+    rows = list(sessions[-1].key_averages())[:_MAX_ROWS] if sessions else []
+    return {
+        "runs": watch.runs[:_MAX_RUNS],
+        "n_sessions": len(watch.sessions),
+        "busy": watch.busy,
+        "rows": [
+            {
+                "name": row.key,
+                "calls": row.count,
+                "cpu_us": float(row.self_cpu_time_total),
+                "total_us": float(row.cpu_time_total),
+                "gpu_us": float(row.self_device_time_total),
+            }
+            for row in rows
+        ],
+        **_told(returned),
+    }
+
+
+@contextlib.contextmanager
+def _watched_sessions(watch: Watch, *, on_gpu: bool) -> Iterator[None]:
+    leave: Any = Session.__exit__
+
+    def left(session: Session, *error: Any) -> Any:
+        if on_gpu:
+            watch.busy = not torch.cuda.current_stream().query()
+        result = leave(session, *error)
+        watch.sessions.append(session)
+        return result
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(Session, "__exit__", left))
+        if not on_gpu:
+            # work on the CPU must give the same on every machine
+            stack.enter_context(mock.patch.object(torch.cuda, "is_available", return_value=False))
+        yield
+
+
+def _told(returned: Any) -> dict[str, Any]:
+    """What was returned; of a dict the items in their order, tuples of all kinds as lists."""
+    if not isinstance(returned, Mapping):
+        return {"items": [], "other": returned, "is_dict": False}
+    items = [
+        [name, list(value) if isinstance(value, tuple) else value]
+        for name, value in list(returned.items())[:_MAX_ROWS]
+    ]
+    return {"items": items, "other": None, "is_dict": True}
+
+
+def plain_gelu(x: torch.Tensor) -> torch.Tensor:
+    """GeLU by its formula, operator by operator, as in the course notes."""
+    return 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x)))
+
+
+def _gelu(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """GeLU by its formula "repeats" times, then the built-in one "more" times."""
+    x = torch.ones(GPU_ELEMENTS if device == "cuda" else 1000, device=device)
+
+    def work() -> None:
+        for _ in range(arguments["repeats"]):
+            plain_gelu(x)
+        for _ in range(arguments["more"]):
+            torch.nn.functional.gelu(x)
+
+    return work
+
+
+def _softmax(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    x = torch.ones(200, 1000, device=device)
+
+    def work() -> None:
+        for _ in range(arguments["repeats"]):
+            torch.softmax(x, dim=-1)
+
+    return work
+
+
+def _matmul(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """Products of two sizes."""
+    small, large = torch.ones(32, 48, device=device), torch.ones(160, 160, device=device)
+
+    def work() -> None:
+        for _ in range(arguments["repeats"]):
+            small @ small.mT
+        for _ in range(arguments["more"]):
+            large @ large
+
+    return work
+
+
+def _cdist(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """Distances: one operator that calls many others."""
+    x = torch.ones(40, 8, device=device)
+
+    def work() -> None:
+        for _ in range(arguments["repeats"]):
+            torch.cdist(x, x)
+
+    return work
+
+
+def _mlp(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """Two linear layers with a ReLU between, forward and backward."""
+    x = torch.ones(16, 32, device=device)
+    first, second = torch.nn.Linear(32, 64, device=device), torch.nn.Linear(64, 8, device=device)
+
+    def work() -> None:
+        for _ in range(arguments["repeats"]):
+            second(torch.relu(first(x))).sum().backward()
+
+    return work
+
+
+def _first(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """The first call fills a table that all calls use."""
+    tables: list[torch.Tensor] = []
+
+    def work() -> None:
+        if not tables:
+            tables.append(torch.linspace(0, 1, 500, device=device))
+        for _ in range(arguments["repeats"]):
+            torch.nn.functional.gelu(tables[0])
+
+    return work
+
+
+def _range(arguments: dict[str, Any], device: str) -> Callable[[], None]:
+    """Work with a name of its own in the profile."""
+    work = _gelu(arguments, device)
+
+    def named() -> None:
+        with torch.profiler.record_function("training step"):
+            work()
+
+    return named
+
+
+def _sleep(_arguments: dict[str, Any], _device: str) -> Callable[[], None]:
+    """Takes time, and no operator."""
+    return lambda: time.sleep(SLEEP_S)
+
+
+_WORK: dict[str, Callable[[dict[str, Any], str], Callable[[], None]]] = {
+    "gelu": _gelu,
+    "softmax": _softmax,
+    "matmul": _matmul,
+    "cdist": _cdist,
+    "mlp": _mlp,
+    "first": _first,
+    "range": _range,
+    "sleep": _sleep,
+}

@@ -1,0 +1,25 @@
+"""Takes every row for an operator: nodes of autograd and named ranges, too."""
+
+import torch
+
+EXPECTED_VERDICT = "wrong_value"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = ("mlp-names", "mlp-order", "mlp-time", "range-names")
+
+
+def profile(run):
+    run()
+    recorded = [torch.profiler.ProfilerActivity.CPU]
+    uses_gpu = torch.cuda.is_initialized()
+    if uses_gpu:
+        recorded.append(torch.profiler.ProfilerActivity.CUDA)
+        torch.cuda.synchronize()
+    with torch.profiler.profile(activities=recorded) as prof:
+        run()
+        if uses_gpu:
+            torch.cuda.synchronize()
+    rows = list(prof.key_averages())
+    rows.sort(key=lambda row: row.self_cpu_time_total + row.self_device_time_total, reverse=True)
+    return {
+        row.key: (row.count, row.self_cpu_time_total, row.self_device_time_total) for row in rows
+    }

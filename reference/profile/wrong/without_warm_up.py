@@ -1,0 +1,24 @@
+"""Profiles the very first call, which does more than all others."""
+
+import torch
+
+EXPECTED_VERDICT = "wrong_value"
+EXPECTED_GROUP = "forward"
+EXPECTED_CASES = ("first-call",)
+
+
+def profile(run):
+    recorded = [torch.profiler.ProfilerActivity.CPU]
+    uses_gpu = torch.cuda.is_initialized()
+    if uses_gpu:
+        recorded.append(torch.profiler.ProfilerActivity.CUDA)
+        torch.cuda.synchronize()
+    with torch.profiler.profile(activities=recorded) as prof:
+        run()
+        if uses_gpu:
+            torch.cuda.synchronize()
+    rows = [row for row in prof.key_averages() if row.key.startswith("aten::")]
+    rows.sort(key=lambda row: row.self_cpu_time_total + row.self_device_time_total, reverse=True)
+    return {
+        row.key: (row.count, row.self_cpu_time_total, row.self_device_time_total) for row in rows
+    }
