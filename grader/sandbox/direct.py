@@ -9,6 +9,7 @@ from __future__ import annotations
 import bdb
 import itertools
 import json
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,11 @@ class Direct:
         ):
             warnings.simplefilter("default")
             answer = reply_to(self._worker, message, let_through=_LEAVING)
+            is_single = single_program.n_launches() > 0
+        if is_single:
+            # pytest shows it with a test that fails, as it now may
+            told = f"SIM_PROGRAM: only program {self._program} ran; what others write is missing"
+            print(told, file=sys.stderr)
         reply = parse(_through_json(answer.header), op)
         return reply, {packed.header.name: packed for packed in answer.tensors}
 

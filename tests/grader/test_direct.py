@@ -48,6 +48,34 @@ def test_it_answers_without_a_limit(tmp_path: Path) -> None:
     asked.close()
 
 
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("2", "SIM_PROGRAM: only program 2,0,0 ran; what others write is missing\n"),
+        ("other_kernel:2", ""),
+        ("", ""),
+    ],
+)
+def test_what_one_program_alone_leaves_out_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    program: str,
+    told: str,
+) -> None:
+    """A test then fails for that reason; where all programs ran, nothing is said."""
+    monkeypatch.setenv("SIM_PROGRAM", program)
+    text = SOLUTION.read_text()
+    (tmp_path / "vector_add.py").write_text(text)
+    asked = Student(direct.connect(no_worker), tmp_path / "vector_add.py", "vector_add")
+    x = torch.ones(5000)
+
+    outcome = asked.forward({"x": x, "y": x}, backend="sim", case=CASE)
+
+    assert capsys.readouterr().err == told
+    assert bool(outcome.outputs["y"].unpack().isnan().any()) is bool(told)
+
+
 def test_inputs_are_copies(tmp_path: Path) -> None:
     """What the code does to its inputs is seen, and does not reach ours."""
     x = torch.ones(4)
