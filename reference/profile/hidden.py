@@ -4,9 +4,15 @@ from grader.spec import scenario_case
 
 CASES = (
     scenario_case(
-        "cdist-time", why="self times where operators call each other", visibility="hidden"
+        "cdist-time",
+        why="self times where operators call each other",
+        visibility="hidden",
+        timeout_s=60,
     ),
     scenario_case(
-        "softmax-order", why="the order where the inner operator takes longer", visibility="hidden"
+        "softmax-order",
+        why="the order where the inner operator takes longer",
+        visibility="hidden",
+        timeout_s=60,
     ),
 )

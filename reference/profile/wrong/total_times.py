@@ -4,7 +4,14 @@ import torch
 
 EXPECTED_VERDICT = "wrong_value"
 EXPECTED_GROUP = "forward"
-EXPECTED_CASES = ("matmul-time", "mlp-time", "cdist-time", "mlp-order", "softmax-order")
+EXPECTED_CASES = (
+    "matmul-time",
+    "mlp-time",
+    "mlp-order",
+    "cdist-time",
+    "softmax-order",
+    "matmul-gpu",
+)
 
 
 def profile(run):
