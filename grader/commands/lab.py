@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,6 +104,7 @@ def compare(
 
       python -m grader lab compare --out handout/results/gelu-softmax-h200.md
     """
+    from grader.lab import compare_tables
     from grader.lab.comparisons import COMPARISONS
 
     names = tuple(dict.fromkeys(what or COMPARISONS))
@@ -110,8 +112,16 @@ def compare(
     if unknown:
         fail(f"there is no comparison {unknown[0]!r}: choose from {', '.join(COMPARISONS)}", USAGE)
     chosen = [COMPARISONS[name]() for name in names]
-    session, tables = _compared(chosen, _gpu(device), size, calls)
-    _tell(session, tables, out, as_json=as_json)
+    gpu = _gpu(device)
+    tables: list[tuple[Comparison, list[Timed]]] = []
+    for session, table in _compared(chosen, gpu, size, calls):
+        tables.append(table)
+        # after each, so that what is measured is kept whatever comes next
+        text = compare_tables.markdown(session, tables)
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(compare_tables.as_json(session, tables), indent=2) if as_json else text)
 
 
 def _gpu(device: str) -> torch.device:
@@ -134,57 +144,46 @@ def _gpu(device: str) -> torch.device:
 
 def _compared(
     chosen: list[Comparison], device: torch.device, size: int | None, n_calls: int
-) -> tuple[Session, list[tuple[Comparison, list[Timed]]]]:
-    """Time them all on one GPU."""
+) -> Iterator[tuple[Session, tuple[Comparison, list[Timed]]]]:
+    """Time them on one GPU, one after the other; tells what goes on as it does."""
     import datetime as dt
     import random
 
     import torch
 
     from grader.doctor import environment
-    from grader.lab.compare import copy_bytes_per_s, times
+    from grader.lab.compare import copy_bytes_per_s, load, times
     from grader.lab.compare_tables import Session
     from grader.lab.comparisons import DEFAULT_SIZE, NOTES_GPU
     from grader.measure.stopwatch import CudaStopwatch
 
-    console = Console(stderr=True)
+    def tell(what: str) -> None:
+        print(what, file=sys.stderr, flush=True)
+
     n = size or DEFAULT_SIZE
     with torch.cuda.device(device):
-        with console.status("the copy"):
-            bytes_per_s = copy_bytes_per_s(CudaStopwatch(device), n_calls)
-        tables = []
+        loaded = load(chosen, tell)
+        session = Session(
+            environment=environment("cuda"),
+            date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+            command=" ".join(["python -m grader", *sys.argv[1:]]),
+            n=n,
+            n_calls=n_calls,
+            copy_bytes_per_s=copy_bytes_per_s(CudaStopwatch(device), n_calls),
+            notes_gpu=NOTES_GPU,
+        )
+        tell(f"a copy: {session.copy_bytes_per_s / 1e12:.3f} TB/s")
         for comparison in chosen:
-            with console.status(f"{comparison.name}: compiling, then {n_calls} calls each"):
-                rows = times(
-                    comparison, n, n_calls, lambda: CudaStopwatch(device), random.SystemRandom()
-                )
-            tables.append((comparison, rows))
-    session = Session(
-        environment=environment("cuda"),
-        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        command=" ".join(["python -m grader", *sys.argv[1:]]),
-        n=n,
-        n_calls=n_calls,
-        copy_bytes_per_s=bytes_per_s,
-        notes_gpu=NOTES_GPU,
-    )
-    return session, tables
-
-
-def _tell(
-    session: Session,
-    tables: list[tuple[Comparison, list[Timed]]],
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    from grader.lab import compare_tables
-
-    text = compare_tables.markdown(session, tables)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
-    print(json.dumps(compare_tables.as_json(session, tables), indent=2) if as_json else text)
+            rows = times(
+                comparison,
+                loaded,
+                n,
+                n_calls,
+                lambda: CudaStopwatch(device),
+                random.SystemRandom(),
+                tell,
+            )
+            yield session, (comparison, rows)
 
 
 def _means(kernels: list[KernelSpeed]) -> tuple[float, float]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -40,12 +42,14 @@ class Way:
         what: What runs.
         load: Gives the function; may compile, and raise where a tool is missing.
         notes_ms: What the course notes measured, on their GPU.
+        runs_nvcc: Loading takes a minute, most of it in other processes.
     """
 
     name: str
     what: str
     load: Callable[[], Function]
     notes_ms: float | None = None
+    runs_nvcc: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,46 +80,89 @@ class Timed:
     reason: str = ""
 
 
+def load(
+    comparisons: Sequence[Comparison], tell: Callable[[str], None]
+) -> dict[Way, Function | Exception]:
+    """Load all ways before anything is timed; those that run nvcc last, side by side.
+
+    What cannot be loaded is an exception in the result.
+    """
+    ways = [way for comparison in comparisons for way in comparison.ways]
+    quick = [way for way in ways if not way.runs_nvcc]
+    slow = [way for way in ways if way.runs_nvcc]
+
+    def one(way: Way) -> Function | Exception:
+        start = time.perf_counter()
+        try:
+            return way.load()
+        except Exception as error:  # noqa: BLE001  a tool that is missing costs its own row only
+            return error
+        finally:
+            tell(f"{way.name}, {way.what}: loaded in {time.perf_counter() - start:.1f} s")
+
+    loaded = {way: one(way) for way in quick}
+    with ThreadPoolExecutor(max(len(slow), 1)) as pool:
+        return loaded | dict(zip(slow, pool.map(one, slow), strict=True))
+
+
 def times(
     comparison: Comparison,
+    loaded: Mapping[Way, Function | Exception],
     n: int,
     n_calls: int,
     new_stopwatch: Callable[[], Stopwatch],
     rng: random.Random,
+    tell: Callable[[str], None],
 ) -> list[Timed]:
-    """Time all ways; one that cannot be loaded, or returns something wrong, has a reason instead.
+    """Time all ways; one that was not loaded, or returns something wrong, has a reason instead.
 
     Args:
         comparison: What to compute.
+        loaded: By ``load``.
         n: Rows and columns.
         n_calls: Timed calls of each way, after the warm-up.
         new_stopwatch: One for each way: it fits itself to the launch cost.
         rng: Decides who goes next.
+        tell: Told what goes on.
     """
-    specs = (InputSpec("x", (n, n), DTYPE),)
-    reasons: dict[str, str] = {}
-    calls: dict[str, TimedCalls] = {}
+    reasons: dict[Way, str] = {}
+    calls: dict[Way, TimedCalls] = {}
     for way in comparison.ways:
-        try:
-            prepared = TimedCalls(way.load(), specs, {}, "forward", new_stopwatch())
-            prepared.prepare()
-        except Exception as error:  # noqa: BLE001  a tool that is missing costs its own row only
-            reasons[way.name] = _first_line(error)
-            continue
-        wrong = _wrong(comparison, specs, prepared)
-        if wrong:
-            reasons[way.name] = wrong
+        tell(f"{comparison.name}: {way.name} warms up")
+        prepared = _prepared(comparison, loaded[way], n, new_stopwatch)
+        if isinstance(prepared, str):
+            reasons[way] = prepared
         else:
-            calls[way.name] = prepared
-    all_ms: dict[str, list[float]] = {name: [] for name in calls}
-    for name in _turns(list(calls), n_calls, rng):
-        all_ms[name].append(calls[name].call(any_nonce()).event_ms)
-    return [
-        Timed(way, median_time(all_ms[way.name]))
-        if way.name in all_ms
-        else Timed(way, reason=reasons[way.name])
+            calls[way] = prepared
+    all_ms: dict[Way, list[float]] = {way: [] for way in calls}
+    for way in _turns(list(calls), n_calls, rng):
+        all_ms[way].append(calls[way].call(any_nonce()).event_ms)
+    rows = [
+        Timed(way, median_time(all_ms[way])) if way in all_ms else Timed(way, reason=reasons[way])
         for way in comparison.ways
     ]
+    for row in rows:
+        what = row.reason if row.ms is None else f"{row.ms.value:.4f} ms"
+        tell(f"{comparison.name}: {row.way.name}: {what}")
+    return rows
+
+
+def _prepared(
+    comparison: Comparison,
+    loaded: Function | Exception,
+    n: int,
+    new_stopwatch: Callable[[], Stopwatch],
+) -> TimedCalls | str:
+    """One way warmed up, or why not."""
+    if isinstance(loaded, Exception):
+        return _first_line(loaded)
+    specs = (InputSpec("x", (n, n), DTYPE),)
+    calls = TimedCalls(loaded, specs, {}, "forward", new_stopwatch())
+    try:
+        calls.prepare()
+        return _wrong(comparison, specs, calls) or calls
+    except Exception as error:  # noqa: BLE001  compiled at its first call, with a tool that is missing
+        return _first_line(error)
 
 
 def copy_bytes_per_s(stopwatch: Stopwatch, n_calls: int, n_bytes: int = COPY_BYTES) -> float:
@@ -136,9 +183,9 @@ def copy_ms(n: int, bytes_per_s: float) -> float:
     return 2 * n * n * ITEM_BYTES / bytes_per_s * 1e3
 
 
-def _turns(names: Sequence[str], n_rounds: int, rng: random.Random) -> Iterator[str]:
+def _turns(ways: Sequence[Way], n_rounds: int, rng: random.Random) -> Iterator[Way]:
     for _ in range(n_rounds):
-        yield from rng.sample(names, len(names))
+        yield from rng.sample(ways, len(ways))
 
 
 def _wrong(comparison: Comparison, specs: Sequence[InputSpec], calls: TimedCalls) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -35,7 +36,7 @@ def gelu() -> Comparison:
         ways=(
             Way("plain", "the formula in PyTorch's operators", _baseline("gelu", "eager"), 8.1),
             Way("built-in", "F.gelu", _baseline("gelu", "builtin"), 1.1),
-            Way("CUDA", "C++ by load_inline", _staff("cuda_gelu"), 1.8),
+            Way("CUDA", "C++ by load_inline", _staff("cuda_gelu"), 1.8, runs_nvcc=True),
             Way("Triton", "the staff solution", _staff("gelu"), 1.84),
             Way("compiled", "torch.compile of the formula", _baseline("gelu", "compile"), 1.47),
         ),
@@ -72,7 +73,7 @@ def square() -> Comparison:
             Way("x ** 2", "one operator", lambda: lambda x: x**2),
             Way("Triton", "1024 elements a program", functools.partial(_square, 1024)),
             Way("Triton, badly launched", "64 elements a program", functools.partial(_square, 64)),
-            Way("CUDA", "C++ by load_inline", _staff("cuda_square")),
+            Way("CUDA", "C++ by load_inline", _staff("cuda_square"), runs_nvcc=True),
             Way("compiled", "torch.compile of x * x", _compiled_square),
         ),
     )
@@ -120,5 +121,6 @@ def load_file(path: Path, name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

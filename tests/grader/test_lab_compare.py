@@ -8,12 +8,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 
 from grader.lab import compare_tables
-from grader.lab.compare import Comparison, Function, Timed, Way, copy_bytes_per_s, copy_ms, times
+from grader.lab.compare import (
+    Comparison,
+    Function,
+    Timed,
+    Way,
+    copy_bytes_per_s,
+    copy_ms,
+    load,
+    times,
+)
 from grader.lab.compare_tables import Session
 from grader.lab.comparisons import COMPARISONS, KERNELS
 from grader.measure.statistics import Interval
@@ -46,7 +56,8 @@ def doubled(*ways: Way) -> Comparison:
 
 def timed(comparison: Comparison, new_stopwatch: Callable[[], ScriptedStopwatch]) -> list[Timed]:
     """Five made-up times of each way, on small matrices."""
-    return times(comparison, 8, 5, new_stopwatch, random.Random(1))
+    loaded = load([comparison], lambda _what: None)
+    return times(comparison, loaded, 8, 5, new_stopwatch, random.Random(1), lambda _what: None)
 
 
 def test_the_median_of_the_timed_calls() -> None:
@@ -85,15 +96,37 @@ def test_a_wrong_result_has_no_time() -> None:
 def test_what_cannot_be_loaded_has_no_time() -> None:
     """The first line says what is missing; the ways beside it are timed."""
 
-    def load() -> Function:
+    def missing(*_: object) -> NoReturn:
         raise RuntimeError("nvcc is missing\nand more of it")
 
-    missing = Way("CUDA", "C++", load)
-    ways = doubled(missing, way("right", lambda x: x + x))
-    first, second = timed(ways, lambda: ScriptedStopwatch(1.0))
+    ways = (
+        Way("CUDA", "C++", missing, runs_nvcc=True),
+        way("compiled at its first call", missing),
+        way("right", lambda x: x + x),
+    )
+    first, second, third = timed(doubled(*ways), lambda: ScriptedStopwatch(1.0))
 
     assert (first.ms, first.reason) == (None, "RuntimeError: nvcc is missing")
-    assert second.ms is not None
+    assert (second.ms, second.reason) == (None, "RuntimeError: nvcc is missing")
+    assert third.ms is not None
+
+
+def test_it_tells_what_goes_on() -> None:
+    """How long loading took, whose turn it is, and the times as soon as they are known."""
+    told: list[str] = []
+    comparison = doubled(way("sum", lambda x: x + x))
+    times(
+        comparison,
+        load([comparison], told.append),
+        8,
+        5,
+        lambda: ScriptedStopwatch(3.0),
+        random.Random(1),
+        told.append,
+    )
+
+    assert told[0].startswith("sum, what sum runs: loaded in 0.")
+    assert told[1:] == ["double: sum warms up", "double: sum: 3.0000 ms"]
 
 
 def test_bandwidth_counts_reads_and_writes() -> None:
