@@ -110,7 +110,8 @@ def _found(trial: Trial, findings: Sequence[FindingSeen]) -> Check:
     shown = findings[:MAX_FINDINGS]
     (what, *details), *others = map(_told, shown)
     for told in others:
-        details += [f"also: {told[0]}", *told[1:]]
+        # what is known of the line, and what to do, once
+        details += [f"also: {told[0]}", *(line for line in told[1:] if line not in details)]
     if len(findings) > len(shown):
         n = len(findings) - len(shown)
         details.append(f"and {n} more finding{'s' * (n != 1)}")

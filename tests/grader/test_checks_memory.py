@@ -59,6 +59,8 @@ def test_every_finding_is_told(tmp_path: Path) -> None:
     assert f"out of bounds at vector_add.py:{line + 1} in add_kernel, program (15, 0, 0)" in second
     assert first.count("(24 elements)") == second.count("(24 elements)") == 1
     assert "more finding" not in check.cause
+    # the advice is the same
+    assert check.cause.count("Give tl.load a mask") == 1
 
 
 def test_a_grid_too_small_is_no_foreign_kernel(tmp_path: Path) -> None:
