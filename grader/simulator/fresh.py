@@ -54,7 +54,7 @@ def elements(storage: torch.UntypedStorage, element: np.dtype[np.generic]) -> Ar
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether there is a storage to look at: none of a sparse tensor, or while torch compiles."""
+    """Whether there is a storage to look at: none of a sparse tensor, under vmap, or in a trace."""
     try:
         tensor.untyped_storage().data_ptr()
     except RuntimeError:
@@ -81,7 +81,7 @@ def mark_unwritten(tensor: torch.Tensor, before: Array | None = None) -> None:
         before: Of a storage that has grown, which of its first elements were written.
     """
     first = 0 if before is None else before.size
-    if tensor.device.type != "cpu" or not tensor.numel() or not has_memory(tensor):
+    if tensor.device.type != "cpu" or not tensor.numel() or not _can_be_marked(tensor):
         return
     storage = tensor.untyped_storage()
     n_elements = storage.nbytes() // tensor.element_size()
@@ -106,8 +106,15 @@ def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int
     return mark
 
 
+def _can_be_marked(tensor: torch.Tensor) -> bool:
+    """Whether it shows that torch writes: tensors of inference_mode count no versions."""
+    return has_memory(tensor) and not tensor.is_inference()
+
+
 def mark_if_any(tensor: torch.Tensor) -> Mark | None:
     """The mark of a tensor's storage."""
+    if not has_memory(tensor):
+        return None
     storage = tensor.untyped_storage()
     if not hasattr(storage, _UNWRITTEN):
         return None
@@ -139,7 +146,7 @@ def forget(tensor: torch.Tensor) -> None:
 def carry_over(source: torch.Tensor, copy: torch.Tensor) -> None:
     """What nobody wrote in a tensor, nobody wrote in its copy."""
     mark = mark_if_any(source)
-    if mark is None or copy.shape != source.shape or not has_memory(copy):
+    if mark is None or copy.shape != source.shape or not _can_be_marked(copy):
         return
     n_elements = copy.untyped_storage().nbytes() // copy.element_size()
     _set(copy, np.ones(n_elements, np.bool_), mark.last_writer)

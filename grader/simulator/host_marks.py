@@ -33,7 +33,11 @@ def mark_cpu(tensor: torch.Tensor) -> None:
 
 def is_cpu(tensor: torch.Tensor) -> bool:
     """Whether a real run would have this tensor in the host's memory."""
-    return getattr(tensor.untyped_storage(), _DEVICE, False)
+    try:
+        return getattr(tensor.untyped_storage(), _DEVICE, False)
+    except RuntimeError:
+        # it has no memory of its own: sparse, or under vmap
+        return False
 
 
 def check_device(name: str, tensor: torch.Tensor) -> None:

@@ -139,8 +139,7 @@ def _written(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
         targets.append(kwargs["out"])
     if not targets:
         return []
-    found = [t for t in tree_iter(targets) if isinstance(t, torch.Tensor)]
-    return [t for t in found if fresh.has_memory(t)]
+    return [t for t in tree_iter(targets) if isinstance(t, torch.Tensor)]
 
 
 def _account(name: str, tensor: torch.Tensor, mark: fresh.Mark, args: tuple[Any, ...]) -> None:
@@ -204,7 +203,7 @@ def _marked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]
     given = (t for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor))
     found = []
     for tensor in given:
-        mark = fresh.mark_if_any(tensor) if fresh.has_memory(tensor) else None
+        mark = fresh.mark_if_any(tensor)
         if mark is not None and mark.last_writer is not None:
             found.append(tensor)
     return found

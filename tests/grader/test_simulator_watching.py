@@ -240,3 +240,34 @@ def test_the_host_may_read_what_no_kernel_wrote(kernels: types.ModuleType) -> No
         kernels.fill[(1,)](out, N - 4)
         str(out)
     assert log.findings == []
+
+
+def test_tensors_that_count_no_versions_are_let_alone(kernels: types.ModuleType) -> None:
+    """What torch writes of them could not be seen."""
+    with pretend_gpu(), recording(reads_of_the_host=True) as log, torch.inference_mode():
+        out = torch.empty(N, device="cuda")
+        out[:4] = 1
+        kernels.fill[(1,)](out, N - 4)
+        assert out.clone()[0] == 1
+        assert out.resize_(2 * N).shape == (2 * N,)
+    assert log.findings == []
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.func.vmap(lambda row: row + torch.empty(4).fill_(1))(x.view(4, 4)),
+        torch.func.grad(lambda y: (y * torch.empty(N).fill_(2)).sum()),
+        lambda x: (x.to_sparse() + x.to_sparse()).to_dense(),
+    ],
+    ids=["vmap", "grad", "sparse"],
+)
+def test_tensors_without_memory_of_their_own(
+    compute: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """The values are torch's own."""
+    want = compute(torch.ones(N))
+    with pretend_gpu(), recording(reads_of_the_host=True) as log:
+        got = compute(torch.ones(N))
+    assert torch.equal(got, want)
+    assert log.findings == []
