@@ -125,8 +125,8 @@ def matmul_descriptor_kernel(
         b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [b_stride, 1], [BLOCK_K, BLOCK_N])
     n_tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     # one program a multiprocessor takes tile after tile; flatten makes one loop of the two, so that
-    # the next tile's first loads run while the present one is written: 0.175 instead of 0.179 ms
-    # for 4096 x 4096 x 4096 in bfloat16 on an H200, and 0.25 ms by matmul_kernel if b is by columns
+    # the next tile's first loads run while the present one is written: 0.175 instead of 0.178 ms
+    # for 4096 x 4096 x 4096 in bfloat16, b by columns, on an H200; matmul_kernel takes 0.25 ms
     for index in tl.range(tl.program_id(0), n_tiles, tl.num_programs(0), flatten=True):
         tile_m, tile_n = tile_position(index, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         row = tile_m * BLOCK_M
