@@ -39,8 +39,8 @@ def profile(run):
     For torch.softmax on the CPU: {"aten::_softmax": (1, 21.4, 0), "aten::softmax": (1, 2.2, 0)}.
     """
     # Warm up first, and outside of the profiler: what it sees, it counts.
-    # With a GPU: ProfilerActivity.CUDA records its kernels. It runs behind the CPU, so wait for it
-    # (torch.cuda.synchronize) before you begin and before you end. Without a GPU that call fails:
+    # With a GPU: ProfilerActivity.CUDA records its kernels. It runs behind the CPU, so wait until it
+    # has done the first call (torch.cuda.synchronize) before you begin. Without a GPU that fails:
     # torch.cuda.is_initialized() tells whether anything has used one.
     # TODO: your code here, instead of the next line
     raise NotImplementedError("TODO: implement profile")

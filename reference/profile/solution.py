@@ -39,8 +39,8 @@ def profile(run):
     For torch.softmax on the CPU: {"aten::_softmax": (1, 21.4, 0), "aten::softmax": (1, 2.2, 0)}.
     """
     # Warm up first, and outside of the profiler: what it sees, it counts.
-    # With a GPU: ProfilerActivity.CUDA records its kernels. It runs behind the CPU, so wait for it
-    # (torch.cuda.synchronize) before you begin and before you end. Without a GPU that call fails:
+    # With a GPU: ProfilerActivity.CUDA records its kernels. It runs behind the CPU, so wait until it
+    # has done the first call (torch.cuda.synchronize) before you begin. Without a GPU that fails:
     # torch.cuda.is_initialized() tells whether anything has used one.
     # BEGIN SOLUTION
     run()
@@ -52,10 +52,9 @@ def profile(run):
         # or kernels of the first call would still be running when the profiler starts
         torch.cuda.synchronize()
     with torch.profiler.profile(activities=recorded) as prof:
+        # when it returns, run has only asked for its kernels. A stopwatch would have to wait for them
+        # here (synchronize); torch.profiler, if it records CUDA, does so by itself
         run()
-        if uses_gpu:
-            # at this point run has only asked for its kernels; now they have run
-            torch.cuda.synchronize()
     rows = [row for row in prof.key_averages() if row.key.startswith("aten::")]
     rows.sort(key=lambda row: row.self_cpu_time_total + row.self_device_time_total, reverse=True)
     # without group_by_input_shape there is one row a name, so no name is lost in the dict

@@ -16,8 +16,6 @@ def profile(run):
         torch.cuda.synchronize()
     with torch.profiler.profile(activities=recorded, record_shapes=True) as prof:
         run()
-        if uses_gpu:
-            torch.cuda.synchronize()
     rows = [
         row for row in prof.key_averages(group_by_input_shape=True) if row.key.startswith("aten::")
     ]

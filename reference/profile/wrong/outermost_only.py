@@ -16,8 +16,6 @@ def profile(run):
         torch.cuda.synchronize()
     with torch.profiler.profile(activities=recorded) as prof:
         run()
-        if uses_gpu:
-            torch.cuda.synchronize()
     rows = {}
     for event in prof.events():
         if event.cpu_parent is None and event.name.startswith("aten::"):

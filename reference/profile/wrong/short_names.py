@@ -16,8 +16,6 @@ def profile(run):
         torch.cuda.synchronize()
     with torch.profiler.profile(activities=recorded) as prof:
         run()
-        if uses_gpu:
-            torch.cuda.synchronize()
     rows = [row for row in prof.key_averages() if row.key.startswith("aten::")]
     rows.sort(key=lambda row: row.self_cpu_time_total + row.self_device_time_total, reverse=True)
     return {
