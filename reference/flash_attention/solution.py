@@ -7,32 +7,44 @@ far refers to the largest score it has seen; when a larger one comes, the sums a
 The backward computes the scores again, from q, k and one number per query: the logsumexp, which
 turns a score into a probability at once, p = exp(score - logsumexp).
 
-Tensors are contiguous here: row i of a batch starts at i * d. A tile that may reach beyond the last
-row is read with a mask; d is a power of two, so columns need none.
+Tensors are contiguous here: row i of a batch starts at i * d, and d is a power of two. Hopper GPUs have
+a unit that copies whole tiles to shared memory while the program computes. It is used through tensor
+descriptors, which stand for pointers there: an eighth less time on an H200.
 """
 
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 # exp(x) = exp2(x * LOG2_E), and a GPU computes exp2 directly
 LOG2_E = tl.constexpr(1.4426950408889634)
+# compute capability of the first GPUs that copy tiles by themselves
+HOPPER = (9, 0)
+# of the largest rows fewer fit into a tile
+LARGE_D = 128
 
 
 @triton.jit
 def load_tile(
-    x_ptr,  # (n, D), contiguous: one batch of a tensor
+    x,  # (batches, n, D): a pointer, or a descriptor with blocks of [1, BLOCK, D]
+    batch,
     start,  # first row of the tile
     n,
     MASKED: tl.constexpr,  # the tile may reach beyond row n
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK: tl.constexpr,
     D: tl.constexpr,
 ):
+    # Return the tile, [BLOCK, D], with zeros beyond row n: they add nothing to products.
     # BEGIN SOLUTION
+    if BY_DESCRIPTOR:
+        # it knows the shape of the tensor, and what lies outside is 0
+        return x.load([batch, start, 0]).reshape(BLOCK, D)
     rows = start + tl.arange(0, BLOCK)
-    ptrs = x_ptr + rows[:, None] * D + tl.arange(0, D)[None, :]
+    # int64, because batch * n * D may pass 2**31
+    ptrs = x + batch.to(tl.int64) * n * D + rows[:, None] * D + tl.arange(0, D)[None, :]
     if MASKED:
-        # zeros add nothing to products
         return tl.load(ptrs, mask=rows[:, None] < n, other=0.0)
     return tl.load(ptrs)
     # END SOLUTION
@@ -40,17 +52,19 @@ def load_tile(
 
 @triton.jit
 def store_tile(
-    x_ptr,  # (n, D), contiguous: one batch of a tensor
-    x,  # [BLOCK, D], float32
+    x_ptr,  # (batches, n, D)
+    tile,  # [BLOCK, D], float32
+    batch,
     start,
     n,
     BLOCK: tl.constexpr,
     D: tl.constexpr,
 ):
+    # Write the rows of the tile that the tensor has. tl.store rounds to the tensor's dtype.
     # BEGIN SOLUTION
     rows = start + tl.arange(0, BLOCK)
-    ptrs = x_ptr + rows[:, None] * D + tl.arange(0, D)[None, :]
-    tl.store(ptrs, x.to(x_ptr.dtype.element_ty), mask=rows[:, None] < n)
+    ptrs = x_ptr + batch.to(tl.int64) * n * D + rows[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(ptrs, tile, mask=rows[:, None] < n)
     # END SOLUTION
 
 
@@ -60,8 +74,9 @@ def attend(
     row_sum,  # [BLOCK_Q], sum of p so far
     row_max,  # [BLOCK_Q], largest score so far; scores are in units of log2
     q,  # [BLOCK_Q, D]
-    k_ptr,  # of this batch
-    v_ptr,  # likewise
+    k_in,
+    v_in,
+    batch,
     start,  # first key of the tile
     rows,  # [BLOCK_Q], numbers of the queries
     n_k,
@@ -69,12 +84,13 @@ def attend(
     MASKED: tl.constexpr,  # some key of the tile does not count for some query
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK_K: tl.constexpr,
     D: tl.constexpr,
 ):
     # Add one tile of keys and values; return the new acc, row_sum and row_max.
     # BEGIN SOLUTION
-    k = load_tile(k_ptr, start, n_k, MASKED, BLOCK_K, D)
+    k = load_tile(k_in, batch, start, n_k, MASKED, BY_DESCRIPTOR, BLOCK_K, D)
     scores = tl.dot(q, k.T, input_precision=PRECISION)
     if MASKED:
         cols = start + tl.arange(0, BLOCK_K)
@@ -87,7 +103,7 @@ def attend(
     # what was summed before refers to the old maximum
     shrink = tl.exp2(row_max - new_max)
     row_sum = row_sum * shrink + tl.sum(p, axis=1)
-    v = load_tile(v_ptr, start, n_k, MASKED, BLOCK_K, D)
+    v = load_tile(v_in, batch, start, n_k, MASKED, BY_DESCRIPTOR, BLOCK_K, D)
     acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision=PRECISION)
     return acc, row_sum, new_max
     # END SOLUTION
@@ -95,9 +111,9 @@ def attend(
 
 @triton.jit
 def attention_forward_kernel(
-    q_ptr,  # (batch, n_q, D)
-    k_ptr,  # (batch, n_k, D)
-    v_ptr,  # likewise
+    q_in,  # (batch, n_q, D)
+    k_in,  # (batch, n_k, D)
+    v_in,  # likewise
     o_ptr,  # (batch, n_q, D)
     lse_ptr,  # (batch, n_q): log(sum(exp(score))) of each query
     n_q,
@@ -105,6 +121,7 @@ def attention_forward_kernel(
     scale,  # 1 / sqrt(d)
     CAUSAL: tl.constexpr,  # query i sees keys j <= i
     PRECISION: tl.constexpr,  # of tl.dot: "tf32" or "tf32x3", matters for float32 only
+    BY_DESCRIPTOR: tl.constexpr,  # q, k and v are descriptors
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
     D: tl.constexpr,
@@ -113,14 +130,9 @@ def attention_forward_kernel(
     # diagonal, and the last one if it is not full. Leave out tiles that no query of yours sees.
     # BEGIN SOLUTION
     # causal: the last queries see most keys, so start with them; short programs fill the gaps
-    tile = tl.num_programs(axis=0) - 1 - tl.program_id(axis=0)
-    # int64, because batch * n * D may pass 2**31
-    batch = tl.program_id(axis=1).to(tl.int64)
-    q_ptr += batch * n_q * D
-    k_ptr += batch * n_k * D
-    v_ptr += batch * n_k * D
-    o_ptr += batch * n_q * D
-    lse_ptr += batch * n_q
+    tile = tl.num_programs(axis=1) - 1 - tl.program_id(axis=1)
+    batch = tl.program_id(axis=0)
+    lse_ptr += batch.to(tl.int64) * n_q
     first = tile * BLOCK_Q
     rows = first + tl.arange(0, BLOCK_Q)
     # the keys from 0 to n_full count for every query, those from n_seen on for none
@@ -130,7 +142,7 @@ def attention_forward_kernel(
         n_seen = tl.minimum(n_k, first + BLOCK_Q)
         n_full = tl.minimum(n_full, (first + 1) // BLOCK_K * BLOCK_K)
 
-    q = load_tile(q_ptr, first, n_q, True, BLOCK_Q, D)
+    q = load_tile(q_in, batch, first, n_q, True, BY_DESCRIPTOR, BLOCK_Q, D)
     acc = tl.zeros((BLOCK_Q, D), dtype=tl.float32)
     row_sum = tl.zeros((BLOCK_Q,), dtype=tl.float32)
     row_max = tl.full((BLOCK_Q,), -float("inf"), dtype=tl.float32)
@@ -141,8 +153,9 @@ def attention_forward_kernel(
                 row_sum,
                 row_max,
                 q,
-                k_ptr,
-                v_ptr,
+                k_in,
+                v_in,
+                batch,
                 start,
                 rows,
                 n_k,
@@ -150,10 +163,11 @@ def attention_forward_kernel(
                 masked,
                 CAUSAL,
                 PRECISION,
+                BY_DESCRIPTOR,
                 BLOCK_K,
                 D,
             )
-    store_tile(o_ptr, acc / row_sum[:, None], first, n_q, BLOCK_Q, D)
+    store_tile(o_ptr, acc / row_sum[:, None], batch, first, n_q, BLOCK_Q, D)
     tl.store(lse_ptr + rows, (row_max + tl.log2(row_sum)) / LOG2_E, mask=rows < n_q)
     # END SOLUTION
 
@@ -169,13 +183,13 @@ def delta_kernel(
 ):
     # delta_i = sum of do_ic * o_ic over c: what the backward of the softmax subtracts
     # BEGIN SOLUTION
-    first = tl.program_id(axis=0) * BLOCK_Q
-    batch = tl.program_id(axis=1).to(tl.int64)
-    o = load_tile(o_ptr + batch * n_q * D, first, n_q, True, BLOCK_Q, D)
-    do = load_tile(do_ptr + batch * n_q * D, first, n_q, True, BLOCK_Q, D)
+    batch = tl.program_id(axis=0)
+    first = tl.program_id(axis=1) * BLOCK_Q
+    o = load_tile(o_ptr, batch, first, n_q, True, False, BLOCK_Q, D)
+    do = load_tile(do_ptr, batch, first, n_q, True, False, BLOCK_Q, D)
     delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1)
     rows = first + tl.arange(0, BLOCK_Q)
-    tl.store(delta_ptr + batch * n_q + rows, delta, mask=rows < n_q)
+    tl.store(delta_ptr + batch.to(tl.int64) * n_q + rows, delta, mask=rows < n_q)
     # END SOLUTION
 
 
@@ -185,10 +199,11 @@ def attend_backward_keys(
     dv,  # likewise
     k,  # [BLOCK_K, D]
     v,  # likewise
-    q_ptr,  # of this batch
-    do_ptr,  # likewise
-    lse_ptr,
-    delta_ptr,
+    q_in,
+    do_in,
+    lse_ptr,  # of this batch
+    delta_ptr,  # likewise
+    batch,
     start,  # first query of the tile
     cols,  # [BLOCK_K], numbers of the keys
     n_q,
@@ -197,6 +212,7 @@ def attend_backward_keys(
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     D: tl.constexpr,
 ):
@@ -205,7 +221,7 @@ def attend_backward_keys(
     # dk = ds.T @ q / sqrt(d).
     # BEGIN SOLUTION
     rows = start + tl.arange(0, BLOCK_Q)
-    q = load_tile(q_ptr, start, n_q, True, BLOCK_Q, D)
+    q = load_tile(q_in, batch, start, n_q, True, BY_DESCRIPTOR, BLOCK_Q, D)
     lse = tl.load(lse_ptr + rows, mask=rows < n_q, other=0.0)
     # keys down, queries across: p and ds are then already transposed for dv and dk
     scores = tl.dot(k, q.T, input_precision=PRECISION)
@@ -216,7 +232,7 @@ def attend_backward_keys(
             counts = counts & (cols[:, None] <= rows[None, :])
         p = tl.where(counts, p, 0.0)
     # queries beyond n_q need no mask: there q and do are 0, and so is all that they add
-    do = load_tile(do_ptr, start, n_q, True, BLOCK_Q, D)
+    do = load_tile(do_in, batch, start, n_q, True, BY_DESCRIPTOR, BLOCK_Q, D)
     dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
     dp = tl.dot(v, do.T, input_precision=PRECISION)
     delta = tl.load(delta_ptr + rows, mask=rows < n_q, other=0.0)
@@ -228,10 +244,10 @@ def attend_backward_keys(
 
 @triton.jit
 def attention_backward_keys_kernel(
-    q_ptr,  # (batch, n_q, D)
-    k_ptr,  # (batch, n_k, D)
-    v_ptr,  # likewise
-    do_ptr,  # (batch, n_q, D)
+    q_in,  # (batch, n_q, D)
+    k_in,  # (batch, n_k, D)
+    v_in,  # likewise
+    do_in,  # (batch, n_q, D)
     dk_ptr,  # (batch, n_k, D)
     dv_ptr,  # likewise
     lse_ptr,  # (batch, n_q)
@@ -241,6 +257,7 @@ def attention_backward_keys_kernel(
     scale,  # 1 / sqrt(d)
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
     D: tl.constexpr,
@@ -248,19 +265,13 @@ def attention_backward_keys_kernel(
     # One program computes one tile of dk and dv: it walks over the queries that see its keys.
     # BEGIN SOLUTION
     # causal: the first keys are seen by most queries, and program 0 starts first
-    first = tl.program_id(axis=0) * BLOCK_K
-    batch = tl.program_id(axis=1).to(tl.int64)
-    q_ptr += batch * n_q * D
-    k_ptr += batch * n_k * D
-    v_ptr += batch * n_k * D
-    do_ptr += batch * n_q * D
-    dk_ptr += batch * n_k * D
-    dv_ptr += batch * n_k * D
-    lse_ptr += batch * n_q
-    delta_ptr += batch * n_q
+    first = tl.program_id(axis=1) * BLOCK_K
+    batch = tl.program_id(axis=0)
+    lse_ptr += batch.to(tl.int64) * n_q
+    delta_ptr += batch.to(tl.int64) * n_q
     cols = first + tl.arange(0, BLOCK_K)
-    k = load_tile(k_ptr, first, n_k, True, BLOCK_K, D)
-    v = load_tile(v_ptr, first, n_k, True, BLOCK_K, D)
+    k = load_tile(k_in, batch, first, n_k, True, BY_DESCRIPTOR, BLOCK_K, D)
+    v = load_tile(v_in, batch, first, n_k, True, BY_DESCRIPTOR, BLOCK_K, D)
     dk = tl.zeros((BLOCK_K, D), dtype=tl.float32)
     dv = tl.zeros((BLOCK_K, D), dtype=tl.float32)
     # queries before first_seen see none of the keys, those from first_full on all of them
@@ -281,10 +292,11 @@ def attention_backward_keys_kernel(
                 dv,
                 k,
                 v,
-                q_ptr,
-                do_ptr,
+                q_in,
+                do_in,
                 lse_ptr,
                 delta_ptr,
+                batch,
                 start,
                 cols,
                 n_q,
@@ -293,11 +305,12 @@ def attention_backward_keys_kernel(
                 masked,
                 CAUSAL,
                 PRECISION,
+                BY_DESCRIPTOR,
                 BLOCK_Q,
                 D,
             )
-    store_tile(dk_ptr, dk * scale, first, n_k, BLOCK_K, D)
-    store_tile(dv_ptr, dv, first, n_k, BLOCK_K, D)
+    store_tile(dk_ptr, dk * scale, batch, first, n_k, BLOCK_K, D)
+    store_tile(dv_ptr, dv, batch, first, n_k, BLOCK_K, D)
     # END SOLUTION
 
 
@@ -308,8 +321,9 @@ def attend_backward_queries(
     do,  # likewise
     lse,  # [BLOCK_Q], in units of log2
     delta,  # [BLOCK_Q]
-    k_ptr,  # of this batch
-    v_ptr,  # likewise
+    k_in,
+    v_in,
+    batch,
     start,  # first key of the tile
     rows,  # [BLOCK_Q], numbers of the queries
     n_k,
@@ -317,13 +331,14 @@ def attend_backward_queries(
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK_K: tl.constexpr,
     D: tl.constexpr,
 ):
     # Add what one tile of keys contributes; return the new dq = ds @ k / sqrt(d).
     # BEGIN SOLUTION
-    k = load_tile(k_ptr, start, n_k, MASKED, BLOCK_K, D)
-    v = load_tile(v_ptr, start, n_k, MASKED, BLOCK_K, D)
+    k = load_tile(k_in, batch, start, n_k, MASKED, BY_DESCRIPTOR, BLOCK_K, D)
+    v = load_tile(v_in, batch, start, n_k, MASKED, BY_DESCRIPTOR, BLOCK_K, D)
     scores = tl.dot(q, k.T, input_precision=PRECISION)
     dp = tl.dot(do, v.T, input_precision=PRECISION)
     p = tl.exp2(scores * scale_log2 - lse[:, None])
@@ -340,10 +355,10 @@ def attend_backward_queries(
 
 @triton.jit
 def attention_backward_queries_kernel(
-    q_ptr,  # (batch, n_q, D)
-    k_ptr,  # (batch, n_k, D)
-    v_ptr,  # likewise
-    do_ptr,  # (batch, n_q, D)
+    q_in,  # (batch, n_q, D)
+    k_in,  # (batch, n_k, D)
+    v_in,  # likewise
+    do_in,  # (batch, n_q, D)
     dq_ptr,  # likewise
     lse_ptr,  # (batch, n_q)
     delta_ptr,  # likewise
@@ -352,22 +367,17 @@ def attention_backward_queries_kernel(
     scale,  # 1 / sqrt(d)
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
+    BY_DESCRIPTOR: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
     D: tl.constexpr,
 ):
     # One program computes one tile of dq: it walks over the keys as the forward does.
     # BEGIN SOLUTION
-    tile = tl.num_programs(axis=0) - 1 - tl.program_id(axis=0)
-    # int64, because batch * n * D may pass 2**31
-    batch = tl.program_id(axis=1).to(tl.int64)
-    q_ptr += batch * n_q * D
-    k_ptr += batch * n_k * D
-    v_ptr += batch * n_k * D
-    do_ptr += batch * n_q * D
-    dq_ptr += batch * n_q * D
-    lse_ptr += batch * n_q
-    delta_ptr += batch * n_q
+    tile = tl.num_programs(axis=1) - 1 - tl.program_id(axis=1)
+    batch = tl.program_id(axis=0)
+    lse_ptr += batch.to(tl.int64) * n_q
+    delta_ptr += batch.to(tl.int64) * n_q
     first = tile * BLOCK_Q
     rows = first + tl.arange(0, BLOCK_Q)
     n_seen = n_k
@@ -376,8 +386,8 @@ def attention_backward_queries_kernel(
         n_seen = tl.minimum(n_k, first + BLOCK_Q)
         n_full = tl.minimum(n_full, (first + 1) // BLOCK_K * BLOCK_K)
 
-    q = load_tile(q_ptr, first, n_q, True, BLOCK_Q, D)
-    do = load_tile(do_ptr, first, n_q, True, BLOCK_Q, D)
+    q = load_tile(q_in, batch, first, n_q, True, BY_DESCRIPTOR, BLOCK_Q, D)
+    do = load_tile(do_in, batch, first, n_q, True, BY_DESCRIPTOR, BLOCK_Q, D)
     lse = tl.load(lse_ptr + rows, mask=rows < n_q, other=0.0) * LOG2_E
     delta = tl.load(delta_ptr + rows, mask=rows < n_q, other=0.0)
     dq = tl.zeros((BLOCK_Q, D), dtype=tl.float32)
@@ -389,8 +399,9 @@ def attention_backward_queries_kernel(
                 do,
                 lse,
                 delta,
-                k_ptr,
-                v_ptr,
+                k_in,
+                v_in,
+                batch,
                 start,
                 rows,
                 n_k,
@@ -398,10 +409,11 @@ def attention_backward_queries_kernel(
                 masked,
                 CAUSAL,
                 PRECISION,
+                BY_DESCRIPTOR,
                 BLOCK_K,
                 D,
             )
-    store_tile(dq_ptr, dq * scale, first, n_q, BLOCK_Q, D)
+    store_tile(dq_ptr, dq * scale, batch, first, n_q, BLOCK_Q, D)
     # END SOLUTION
 
 
@@ -413,22 +425,39 @@ def precision():
     # END SOLUTION
 
 
-def tile(block_q, block_k, num_warps=4, num_stages=2):
-    """Launch parameters of a kernel."""
-    return {
-        "BLOCK_Q": block_q,
-        "BLOCK_K": block_k,
-        "num_warps": num_warps,
-        "num_stages": num_stages,
-    }
+def uses_descriptors(*tensors):
+    """Whether the GPU copies tiles by itself, and can do so with these contiguous tensors."""
+    # BEGIN SOLUTION
+    if torch.cuda.get_device_capability() < HOPPER:
+        return False
+    # rows of 16 float16 are 32 bytes: if the first starts at a multiple of 16 bytes, all do
+    return all(x.dtype != torch.float32 and x.data_ptr() % 16 == 0 for x in tensors)
+    # END SOLUTION
 
 
-def tiles(n_q, n_k, d, dtype):
-    """Choose the tiles of the forward, of the backward for dk and dv, and of that for dq."""
+def as_input(x, block, by_descriptor):
+    """What a kernel gets to load tiles of [block, d] from x, shape (batch, n, d)."""
+    # BEGIN SOLUTION
+    return TensorDescriptor.from_tensor(x, [1, block, x.shape[-1]]) if by_descriptor else x
+    # END SOLUTION
+
+
+def tiles(d, dtype, by_descriptor):
+    """Launch parameters of the forward, of the backward for dk and dv, and of that for dq."""
     # BEGIN SOLUTION
     if dtype == torch.float32:
-        return tile(32, 32), tile(32, 32), tile(32, 32)
-    return tile(64, 64), tile(64, 64), tile(64, 64)
+        chosen = [(32, 32, 2), (32, 32, 2), (32, 32, 2)]
+    elif not by_descriptor:
+        chosen = [(64, 64, 3), (64, 64, 3), (64, 64, 3)]
+    elif d < LARGE_D:
+        # the fastest of about 30 each on an H200
+        chosen = [(64, 128, 2), (128, 64, 2), (64, 128, 3)]
+    else:
+        chosen = [(64, 64, 3), (64, 64, 2), (64, 64, 2)]
+    return [
+        {"BLOCK_Q": block_q, "BLOCK_K": block_k, "num_stages": stages, "num_warps": 4}
+        for block_q, block_k, stages in chosen
+    ]
     # END SOLUTION
 
 
@@ -445,11 +474,13 @@ class FlashAttention(torch.autograd.Function):
         n_k = k.shape[1]
         o = torch.empty_like(q)
         lse = torch.empty((batch, n_q), dtype=torch.float32, device=q.device)
-        chosen, _, _ = tiles(n_q, n_k, d, q.dtype)
-        attention_forward_kernel[(triton.cdiv(n_q, chosen["BLOCK_Q"]), batch)](
-            q,
-            k,
-            v,
+        by_descriptor = uses_descriptors(q, k, v)
+        tile, _, _ = tiles(d, q.dtype, by_descriptor)
+        block_q, block_k = tile["BLOCK_Q"], tile["BLOCK_K"]
+        attention_forward_kernel[(batch, triton.cdiv(n_q, block_q))](
+            as_input(q, block_q, by_descriptor),
+            as_input(k, block_k, by_descriptor),
+            as_input(v, block_k, by_descriptor),
             o,
             lse,
             n_q,
@@ -457,8 +488,9 @@ class FlashAttention(torch.autograd.Function):
             d**-0.5,
             CAUSAL=is_causal,
             PRECISION=precision(),
+            BY_DESCRIPTOR=by_descriptor,
             D=d,
-            **chosen,
+            **tile,
         )
         ctx.save_for_backward(q, k, v, o, lse)
         ctx.is_causal = is_causal
@@ -475,16 +507,37 @@ class FlashAttention(torch.autograd.Function):
         n_k = k.shape[1]
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         delta = torch.empty_like(lse)
-        delta_kernel[(triton.cdiv(n_q, 64), batch)](o, do, delta, n_q, BLOCK_Q=64, D=d)
-        _, for_keys, for_queries = tiles(n_q, n_k, d, q.dtype)
-        sizes = (n_q, n_k, d**-0.5)
-        options = {"CAUSAL": ctx.is_causal, "PRECISION": precision(), "D": d}
-        attention_backward_keys_kernel[(triton.cdiv(n_k, for_keys["BLOCK_K"]), batch)](
-            q, k, v, do, dk, dv, lse, delta, *sizes, **options, **for_keys
-        )
-        attention_backward_queries_kernel[(triton.cdiv(n_q, for_queries["BLOCK_Q"]), batch)](
-            q, k, v, do, dq, lse, delta, *sizes, **options, **for_queries
-        )
+        delta_kernel[(batch, triton.cdiv(n_q, 64))](o, do, delta, n_q, BLOCK_Q=64, D=d)
+
+        by_descriptor = uses_descriptors(q, k, v, do)
+        options = {
+            "CAUSAL": ctx.is_causal,
+            "PRECISION": precision(),
+            "BY_DESCRIPTOR": by_descriptor,
+            "D": d,
+        }
+        _, for_keys, for_queries = tiles(d, q.dtype, by_descriptor)
+        n_tiles_k = triton.cdiv(n_k, for_keys["BLOCK_K"])
+        n_tiles_q = triton.cdiv(n_q, for_queries["BLOCK_Q"])
+        for kernel, n_tiles, tile, grads in (
+            (attention_backward_keys_kernel, n_tiles_k, for_keys, (dk, dv)),
+            (attention_backward_queries_kernel, n_tiles_q, for_queries, (dq,)),
+        ):
+            block_q, block_k = tile["BLOCK_Q"], tile["BLOCK_K"]
+            kernel[(batch, n_tiles)](
+                as_input(q, block_q, by_descriptor),
+                as_input(k, block_k, by_descriptor),
+                as_input(v, block_k, by_descriptor),
+                as_input(do, block_q, by_descriptor),
+                *grads,
+                lse,
+                delta,
+                n_q,
+                n_k,
+                d**-0.5,
+                **options,
+                **tile,
+            )
         return dq, dk, dv, None
         # END SOLUTION
 
