@@ -84,6 +84,11 @@ def normalises(x_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def copies_tiles(x_ptr, n, BLOCK: tl.constexpr):
+    x_ptr.store([0, BLOCK], x_ptr.load([n, 0]))
+
+
+@triton.jit
 def copy(x_ptr, n, BLOCK: tl.constexpr):
     r = tl.arange(0, BLOCK)
     tl.store(x_ptr + r, 2 * tl.load(x_ptr + r, mask=r < n), mask=r < n)
@@ -178,6 +183,17 @@ def test_refused_with_the_reason_and_the_line(
     assert f"# here: {launched.kernel}" in line
     assert refused.source_line == line.strip()
     assert refused.file == "kernels.py"
+    assert not compiler.notes
+
+
+@pytest.mark.triton
+def test_a_tensor_descriptor_is_made_again(compiler: Compiler) -> None:
+    """Hopper loads through it in bulk; an A100 as through pointers."""
+    described = launch("copies_tiles", ("descriptor", "float16 zero 64 64"), BLOCK=64)
+
+    made = [compiler.result(described, arch) for arch in (80, 90)]
+
+    assert [k.bulk_loads for k in made if isinstance(k, CompiledKernel)] == [False, True]
     assert not compiler.notes
 
 

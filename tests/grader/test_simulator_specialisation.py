@@ -10,6 +10,7 @@ import torch
 
 from grader.simulator import Specialisation, lifted, load_module, recording
 from grader.simulator.specialisation import Encoded, encoded
+from grader.simulator.tensor_descriptors import TensorDescriptor
 
 KERNELS = """
 import triton
@@ -109,6 +110,17 @@ def test_an_offset_pointer_is_not_aligned(kernels: ModuleType) -> None:
 
     assert off_by_one.arguments["x_ptr"] == ("pointer", "float32")
     assert off_by_four.arguments["x_ptr"] == ("aligned", "float32")
+
+
+def test_a_descriptor_is_its_dtype_padding_and_block() -> None:
+    """Triton compiles for these; shape and strides are given at run time."""
+    x = torch.zeros(3, 40, 32, dtype=torch.bfloat16)
+
+    plain = encoded(TensorDescriptor.from_tensor(x, [1, 16, 32]), constant=False)
+    padded = encoded(TensorDescriptor.from_tensor(x[:2], [1, 16, 32], "nan"), constant=False)
+
+    assert plain == ("descriptor", "bfloat16 zero 1 16 32")
+    assert padded == ("descriptor", "bfloat16 nan 1 16 32")
 
 
 def test_autotune_tells_of_every_config(kernels: ModuleType) -> None:

@@ -98,6 +98,11 @@ def test_a_valid_problem_is_accepted() -> None:
             r"not differentiable, but in group \['backward'\]",
             id="backward",
         ),
+        pytest.param(
+            {"saved_shape": lambda case: (case.dims["M"],)},
+            "has a saved_shape, but there is no saved_oracle",
+            id="no-saved-oracle",
+        ),
         pytest.param({"kind": "scenario"}, "a scenario has a judge", id="no-judge"),
         pytest.param(
             {"judge": lambda case, log: None}, "a kernel problem has none", id="kernel-judge"
