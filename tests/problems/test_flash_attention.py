@@ -19,6 +19,7 @@ from grader.seen import CompiledKernel
 from grader.spec import Group
 
 PROBLEM = load_problem("flash_attention")
+SHORTEST = 64  # of the rows that are described
 GROUPS: tuple[Group, ...] = ("forward", "backward", "memory")
 
 
@@ -83,12 +84,12 @@ def test_descriptors_pass_every_test_too(grading: Grading) -> None:
 @pytest.mark.slow
 @pytest.mark.triton
 def test_descriptors_compile_to_bulk_loads_without_spills(grading: Grading) -> None:
-    """All kernels but the one that sums do * o load so, where the tensors are aligned."""
+    """All kernels but the one that sums do * o load so, where the tensors allow it."""
     (problem,) = grading.problems
     loads: dict[str, set[bool]] = {}
     for trial in grading.trials(["backward"]):
         case, student = trial.case, grading.student(problem)
-        if case.dtype == "float32" or case.layout == "offset" or case.visibility == "hidden":
+        if case.dtype == "float32" or case.layout == "offset" or case.dims["D"] < SHORTEST:
             continue
         inputs = grading.inputs(trial)
         grads = grad_outputs(case, oracle(problem, inputs), grading.rng(trial))
