@@ -100,6 +100,9 @@ def _say_raised(error: Exception, folder: Path) -> None:
         message = place["what"]
     elif any(line.startswith(told["type"]) for line in lines.splitlines()):
         return
+    elif told["kind"] == "deadlock":
+        # the finding says the rest
+        message = message.partition("\n")[0]
     _say(f"{told['type']}: {message}")
 
 

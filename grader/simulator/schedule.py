@@ -124,7 +124,7 @@ def _deadlock(state: LaunchState, attempt: Run, blocked: Blocked, n_waiting: int
     )
     raise DeadlockError(
         f"{file}:{line} in {state.kernel}: {text}\n    {source_line(file, line)}\n{advice.DEADLOCK}"
-    )
+    ) from None
 
 
 def restarted(

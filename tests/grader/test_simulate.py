@@ -313,6 +313,21 @@ def test_a_kernel_that_is_refused_is_told_once(run: Run) -> None:
     )
 
 
+def test_a_deadlock_is_told_once(run: Run) -> None:
+    """Where it was called from, and the finding: nothing of how the simulator noticed."""
+    line = "while tl.atomic_xchg(out_ptr + 13, 1.0) != 2.0:"
+    ran = run(
+        SCRIPT.replace("    pid = tl.program_id(0)", f"    pid = 0\n    {line}\n        pid += 0")
+    )
+
+    assert ran.code == 1
+    assert ran.err.count("programs wait here for something") == 2
+    assert ran.err.count("begin with a lock that is zero") == 1
+    assert ran.err.count(line) == 1
+    assert "Blocked" not in ran.err
+    assert "\ndeadlock: " in ran.err
+
+
 def test_what_was_found_before_a_script_failed(run: Run) -> None:
     """It counts; and a script that went well says nothing of failing."""
     text = SCRIPT.replace("x_ptr + offsets, mask=mask, other=0.0", "x_ptr + offsets")
