@@ -24,5 +24,5 @@ def row_sum(x: torch.Tensor) -> torch.Tensor:
     n_rows, n_cols = x.shape
     out = torch.empty(n_rows, dtype=x.dtype, device=x.device)
     block_size = min(triton.next_power_of_2(n_cols), 65536)
-    row_sum_kernel[(n_rows,)](x, out, x.stride(0), n_cols, BLOCK_SIZE=block_size)
+    row_sum_kernel[(n_rows,)](x, out, x.stride(0), n_cols, BLOCK_SIZE=block_size, num_warps=16)
     return out

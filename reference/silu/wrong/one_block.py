@@ -37,7 +37,7 @@ class SiLU(torch.autograd.Function):
         y = torch.zeros_like(x)
         n_elements = x.numel()
         grid = (1,)
-        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=65536)
+        silu_forward_kernel[grid](x, y, n_elements, BLOCK_SIZE=65536, num_warps=16)
         ctx.save_for_backward(x)
         return y
 
@@ -48,7 +48,7 @@ class SiLU(torch.autograd.Function):
         dx = torch.zeros_like(x)
         n_elements = x.numel()
         grid = (1,)
-        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=65536)
+        silu_backward_kernel[grid](x, dy, dx, n_elements, BLOCK_SIZE=65536, num_warps=16)
         return dx
 
 

@@ -8,6 +8,8 @@ EXPECTED_VERDICT = "wrong_value"
 EXPECTED_GROUP = "forward"
 EXPECTED_CASES = ("M33-N65-float32-transposed",)
 
+LIMIT = 4096
+
 
 @triton.jit
 def softmax_forward_kernel(
@@ -16,11 +18,35 @@ def softmax_forward_kernel(
     row = tl.program_id(axis=0).to(tl.int64)
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
-    x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=-float("inf"))
-    x = x.to(tl.float32)
+    at = x_ptr + row * x_row_stride + cols
+    x = tl.load(at, mask=mask, other=-float("inf")).to(tl.float32)
     numerator = tl.exp(x - tl.max(x, axis=0))
-    y = numerator / tl.sum(numerator, axis=0)
+    y = numerator * (1 / tl.sum(numerator, axis=0))
     tl.store(y_ptr + row * y_row_stride + cols, y, mask=mask)
+
+
+@triton.jit
+def softmax_long_forward_kernel(
+    x_ptr, y_ptr, x_row_stride, y_row_stride, n_cols, BLOCK_SIZE: tl.constexpr
+):
+    row = tl.program_id(axis=0).to(tl.int64)
+    x_row_ptr = x_ptr + row * x_row_stride
+    y_row_ptr = y_ptr + row * y_row_stride
+    largest = -float("inf")
+    sums = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        cols = start + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        new_largest = tl.maximum(largest, tl.max(x, axis=0))
+        shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
+        sums = sums * tl.exp(largest - shift) + tl.exp(x - shift)
+        largest = new_largest
+    scale = 1 / tl.sum(sums, axis=0)
+    n_blocks = tl.cdiv(n_cols, BLOCK_SIZE)
+    for i in range(n_blocks):
+        cols = (n_blocks - 1 - i) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(x_row_ptr + cols, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        tl.store(y_row_ptr + cols, tl.exp(x - largest) * scale, mask=cols < n_cols)
 
 
 @triton.jit
@@ -37,15 +63,51 @@ def softmax_backward_kernel(
     row = tl.program_id(axis=0).to(tl.int64)
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
-    y = tl.load(y_ptr + row * y_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
-    dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+    y_at = y_ptr + row * y_row_stride + cols
+    dy_at = dy_ptr + row * dy_row_stride + cols
+    y = tl.load(y_at, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_at, mask=mask, other=0.0).to(tl.float32)
     dx = y * (dy - tl.sum(y * dy, axis=0))
     tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
 
 
-def launch_sizes(n_cols):
+@triton.jit
+def softmax_long_backward_kernel(
+    y_ptr,
+    dy_ptr,
+    dx_ptr,
+    y_row_stride,
+    dy_row_stride,
+    dx_row_stride,
+    n_cols,
+    BLOCK_SIZE: tl.constexpr,
+):
+    row = tl.program_id(axis=0).to(tl.int64)
+    y_row_ptr = y_ptr + row * y_row_stride
+    dy_row_ptr = dy_ptr + row * dy_row_stride
+    dx_row_ptr = dx_ptr + row * dx_row_stride
+    products = tl.zeros((BLOCK_SIZE,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        cols = start + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        products += y * dy
+    total = tl.sum(products, axis=0)
+    n_blocks = tl.cdiv(n_cols, BLOCK_SIZE)
+    for i in range(n_blocks):
+        cols = (n_blocks - 1 - i) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_row_ptr + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+        tl.store(dx_row_ptr + cols, y * (dy - total), mask=cols < n_cols)
+
+
+def launch_sizes(x, limit):
+    n_cols = x.shape[1]
+    if n_cols > limit:
+        return 4096, 8
     block_size = triton.next_power_of_2(n_cols)
-    return (block_size, min(max(block_size // 512, 1), 16))
+    n_warps = block_size * x.element_size() // (32 * 32)
+    return block_size, min(max(n_warps, 1), 16)
 
 
 class Softmax(torch.autograd.Function):
@@ -53,15 +115,10 @@ class Softmax(torch.autograd.Function):
     def forward(ctx, x):
         n_rows, n_cols = x.shape
         y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
-        block_size, num_warps = launch_sizes(n_cols)
-        softmax_forward_kernel[(n_rows,)](
-            x,
-            y,
-            x.stride(0),
-            y.stride(0),
-            n_cols,
-            BLOCK_SIZE=block_size,
-            num_warps=num_warps,
+        kernel = softmax_forward_kernel if n_cols <= LIMIT else softmax_long_forward_kernel
+        block_size, num_warps = launch_sizes(x, LIMIT)
+        kernel[(n_rows,)](
+            x, y, x.stride(0), y.stride(0), n_cols, BLOCK_SIZE=block_size, num_warps=num_warps
         )
         ctx.save_for_backward(y)
         return y
@@ -73,8 +130,9 @@ class Softmax(torch.autograd.Function):
             dy = dy.contiguous()
         n_rows, n_cols = y.shape
         dx = torch.empty_like(y)
-        block_size, num_warps = launch_sizes(n_cols)
-        softmax_backward_kernel[(n_rows,)](
+        kernel = softmax_backward_kernel if n_cols <= LIMIT else softmax_long_backward_kernel
+        block_size, num_warps = launch_sizes(y, LIMIT)
+        kernel[(n_rows,)](
             y,
             dy,
             dx,

@@ -8,7 +8,7 @@ EXPECTED_VERDICT = "non_finite"
 EXPECTED_GROUP = "forward"
 EXPECTED_CASES = ("M2-N60000-float32-masked",)
 
-ONE_BLOCK = 4096
+LIMIT = 4096
 
 
 @triton.jit
@@ -18,8 +18,8 @@ def softmax_forward_kernel(
     row = tl.program_id(axis=0).to(tl.int64)
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
-    x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=-float("inf"))
-    x = x.to(tl.float32)
+    at = x_ptr + row * x_row_stride + cols
+    x = tl.load(at, mask=mask, other=-float("inf")).to(tl.float32)
     numerator = tl.exp(x - tl.max(x, axis=0))
     y = numerator * (1 / tl.sum(numerator, axis=0))
     tl.store(y_ptr + row * y_row_stride + cols, y, mask=mask)
@@ -62,8 +62,10 @@ def softmax_backward_kernel(
     row = tl.program_id(axis=0).to(tl.int64)
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
-    y = tl.load(y_ptr + row * y_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
-    dy = tl.load(dy_ptr + row * dy_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+    y_at = y_ptr + row * y_row_stride + cols
+    dy_at = dy_ptr + row * dy_row_stride + cols
+    y = tl.load(y_at, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_at, mask=mask, other=0.0).to(tl.float32)
     dx = y * (dy - tl.sum(y * dy, axis=0))
     tl.store(dx_ptr + row * dx_row_stride + cols, dx, mask=mask)
 
@@ -98,9 +100,13 @@ def softmax_long_backward_kernel(
         tl.store(dx_row_ptr + cols, y * (dy - total), mask=cols < n_cols)
 
 
-def launch_sizes(n_cols):
-    block_size = triton.next_power_of_2(n_cols) if n_cols <= ONE_BLOCK else 4096
-    return (block_size, min(max(block_size // 512, 1), 16))
+def launch_sizes(x, limit):
+    n_cols = x.shape[1]
+    if n_cols > limit:
+        return 4096, 8
+    block_size = triton.next_power_of_2(n_cols)
+    n_warps = block_size * x.element_size() // (32 * 32)
+    return block_size, min(max(n_warps, 1), 16)
 
 
 class Softmax(torch.autograd.Function):
@@ -110,8 +116,8 @@ class Softmax(torch.autograd.Function):
             x = x.contiguous()
         n_rows, n_cols = x.shape
         y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
-        kernel = softmax_forward_kernel if n_cols <= ONE_BLOCK else softmax_long_forward_kernel
-        block_size, num_warps = launch_sizes(n_cols)
+        kernel = softmax_forward_kernel if n_cols <= LIMIT else softmax_long_forward_kernel
+        block_size, num_warps = launch_sizes(x, LIMIT)
         kernel[(n_rows,)](
             x, y, x.stride(0), y.stride(0), n_cols, BLOCK_SIZE=block_size, num_warps=num_warps
         )
@@ -125,8 +131,8 @@ class Softmax(torch.autograd.Function):
             dy = dy.contiguous()
         n_rows, n_cols = y.shape
         dx = torch.empty_like(y)
-        kernel = softmax_backward_kernel if n_cols <= ONE_BLOCK else softmax_long_backward_kernel
-        block_size, num_warps = launch_sizes(n_cols)
+        kernel = softmax_backward_kernel if n_cols <= LIMIT else softmax_long_backward_kernel
+        block_size, num_warps = launch_sizes(y, LIMIT)
         kernel[(n_rows,)](
             y,
             dy,
