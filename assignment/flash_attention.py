@@ -9,7 +9,7 @@ turns a score into a probability at once, p = exp(score - logsumexp).
 
 Tensors are contiguous here: row i of a batch starts at i * d, and d is a power of two. Hopper GPUs have
 a unit that copies whole tiles to shared memory while the program computes. It is used through tensor
-descriptors, which stand for pointers there, and takes an eighth off the time on an H200.
+descriptors, which stand for pointers there, and takes a tenth off the time on an H200.
 """
 
 import torch
