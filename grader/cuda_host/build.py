@@ -66,6 +66,9 @@ _KNOWN_ELSEWHERE = re.compile(
 )
 _LACKING = "not known here: "
 
+# the compiled runtime.cpp, by compiler: the same for every source
+_runtimes: dict[str, Path] = {}
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -115,21 +118,25 @@ def for_host(sources: Sources, names: Mapping[str, str]) -> Path | Refusal:
     (folder / "cuda.cpp").write_text(f'{head}"cuda.cu"\n{source.for_host(sources.cuda)}')
     start = (compiler, *_HOST_FLAGS, *include)
     checked = _CHECKED_BY_CLANG if "clang" in Path(compiler).name else _CHECKED
+    runtime = _runtimes.get(compiler, folder / "runtime.o")
     steps = {
-        "runtime": (*start, "-O1", "-c", str(HERE / "runtime.cpp"), "-o", "runtime.o"),
+        "runtime": (*start, "-O1", "-c", str(HERE / "runtime.cpp"), "-o", str(runtime)),
         "main.cpp": (*start, "-O0", "-c", "main.cpp", "-o", "main.o"),
         "cuda.cu": (*start, *checked, "-c", "cuda.cpp", "-o", "cuda.o"),
     }
+    if runtime.exists():
+        del steps["runtime"]
     said = _run(steps, folder)
     if said is None:
         return _took_too_long()
-    if said["runtime"]:
-        return Refusal("unsupported", ("C++ compiler that works", said["runtime"][:1000]))
+    if why := said.get("runtime"):
+        return Refusal("unsupported", ("C++ compiler that works", why[:1000]))
+    _runtimes[compiler] = runtime
     texts = {"main.cpp": sources.main, "cuda.cu": sources.cuda}
     if errors := said["cuda.cu"] + said["main.cpp"]:
         return refusal(errors, texts, names)
     # the runtime first: of functions in several files the linker takes that of the first
-    link = (compiler, "-pie", "runtime.o", "main.o", "cuda.o", "-o", "program")
+    link = (compiler, "-pie", str(runtime), "main.o", "cuda.o", "-o", "program")
     said = _run({"link": link}, folder)
     if said is None:
         return _took_too_long()
@@ -235,8 +242,11 @@ def _lacking(said: str) -> Iterator[str]:
         name = groups["name"] or groups["clang_name"] or groups["nvcc_name"]
         if member and (_KNOWN_ELSEWHERE.fullmatch(member) or _has(owner, member)):
             yield f"{owner}.{member}"
-        elif in_space and (_KNOWN_ELSEWHERE.fullmatch(in_space) or hasattr(torch, in_space)):
-            yield f"{groups['space'] or groups['space2']}::{in_space}"
+        elif in_space:
+            space = groups["space"] or groups["space2"]
+            # PyTorch's headers include much of the standard library
+            if space == "std" or _KNOWN_ELSEWHERE.fullmatch(in_space) or hasattr(torch, in_space):
+                yield f"{space}::{in_space}"
         elif name and _KNOWN_ELSEWHERE.fullmatch(name.partition("::")[0]):
             yield name
     for found in _NO_HEADER.finditer(said):

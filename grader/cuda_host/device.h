@@ -1,6 +1,6 @@
 // CUDA's keywords, index variables and functions as a host compiler can read them. Every thread of a
 // launch runs to its end before the next one starts. Not covered: shared memory and __syncthreads,
-// warp functions, textures, half precision.
+// warp functions, atomics, textures, half precision.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __constant__ const
+#define __constant__
 #define __grid_constant__
 #define __managed__
 
@@ -106,14 +106,31 @@ inline Configured configured(dim3 grid, dim3 block, size_t shared_bytes = 0, voi
 #endif
 #define CUDART_PI_F 3.141592654f
 
-template <class A, class B>
-constexpr std::common_type_t<A, B> max(A a, B b) {
-  return a > b ? a : b;
-}
-template <class A, class B>
-constexpr std::common_type_t<A, B> min(A a, B b) {
-  return a < b ? a : b;
-}
+// no templates: beside those of std, after `using namespace std`, these are preferred
+#define CUDA_HOST_MAX_MIN(result, left, right)             \
+  constexpr result max(left first, right second) {         \
+    const result a = first, b = second;                    \
+    return a > b ? a : b;                                  \
+  }                                                        \
+  constexpr result min(left first, right second) {         \
+    const result a = first, b = second;                    \
+    return a < b ? a : b;                                  \
+  }
+CUDA_HOST_MAX_MIN(int, int, int)
+CUDA_HOST_MAX_MIN(unsigned, unsigned, unsigned)
+CUDA_HOST_MAX_MIN(unsigned, int, unsigned)
+CUDA_HOST_MAX_MIN(unsigned, unsigned, int)
+CUDA_HOST_MAX_MIN(long, long, long)
+CUDA_HOST_MAX_MIN(unsigned long, unsigned long, unsigned long)
+CUDA_HOST_MAX_MIN(unsigned long, long, unsigned long)
+CUDA_HOST_MAX_MIN(unsigned long, unsigned long, long)
+CUDA_HOST_MAX_MIN(long long, long long, long long)
+CUDA_HOST_MAX_MIN(unsigned long long, unsigned long long, unsigned long long)
+CUDA_HOST_MAX_MIN(float, float, float)
+CUDA_HOST_MAX_MIN(double, double, double)
+CUDA_HOST_MAX_MIN(double, float, double)
+CUDA_HOST_MAX_MIN(double, double, float)
+#undef CUDA_HOST_MAX_MIN
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
@@ -129,10 +146,4 @@ inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 template <class T>
 T __ldg(const T* pointer) {
   return *pointer;
-}
-template <class T>
-T atomicAdd(T* pointer, T value) {
-  const T old = *pointer;
-  *pointer = old + value;
-  return old;
 }

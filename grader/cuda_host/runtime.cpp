@@ -44,7 +44,7 @@ std::vector<Value> requested(std::istream& request, size_t n_values) {
       int64_t n_bytes;
       at::Tensor& x = value.tensor;
       request >> type >> is_cuda >> x.first >> n_bytes >> n_axes;
-      x.type = static_cast<c10::ScalarType>(type);
+      x.kind = static_cast<c10::ScalarType>(type);
       x.shape.resize(n_axes);
       x.steps.resize(n_axes);
       for (int64_t& size : x.shape) request >> size;
@@ -73,7 +73,7 @@ void answer(const Value& result, const std::vector<Value>& arguments, const char
       data.write(value.tensor.storage->data, value.tensor.storage->n_bytes);
   if (result.kind == Value::Tensor && result.tensor.defined()) {
     const at::Tensor& y = result.tensor;
-    std::fprintf(reply, "tensor %d %d %d %ld %ld %zu", static_cast<int>(y.type), y.is_cuda(),
+    std::fprintf(reply, "tensor %d %d %d %ld %ld %zu", static_cast<int>(y.kind), y.is_cuda(),
                  y.storage->id, long(y.first), long(y.storage->n_bytes), y.shape.size());
     for (int64_t size : y.shape) std::fprintf(reply, " %ld", long(size));
     for (int64_t step : y.steps) std::fprintf(reply, " %ld", long(step));

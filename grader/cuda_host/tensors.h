@@ -44,7 +44,7 @@ namespace at {
 
 Tensor empty(IntArrayRef sizes, TensorOptions options) {
   Tensor made;
-  made.type = options.type;
+  made.kind = options.type;
   made.shape = sizes.values;
   made.steps.resize(made.shape.size());
   int64_t step = 1;

@@ -144,7 +144,7 @@ class Tensor {
   std::shared_ptr<cuda_host::Storage> storage;
   std::vector<int64_t> shape, steps;
   int64_t first = 0;
-  ScalarType type = kFloat;
+  ScalarType kind = kFloat;
 
   bool defined() const { return storage != nullptr; }
   int64_t dim() const { return static_cast<int64_t>(shape.size()); }
@@ -159,7 +159,7 @@ class Tensor {
     for (int64_t size : shape) n *= size;
     return n;
   }
-  int64_t element_size() const { return elementSize(type); }
+  int64_t element_size() const { return elementSize(kind); }
   int64_t itemsize() const { return element_size(); }
   int64_t nbytes() const { return numel() * element_size(); }
   bool is_contiguous() const {
@@ -175,10 +175,19 @@ class Tensor {
   bool is_cpu() const { return !is_cuda(); }
   Device device() const { return Device(is_cuda() ? kCUDA : kCPU); }
   int get_device() const { return device().index(); }
-  ScalarType scalar_type() const { return type; }
-  ScalarType dtype() const { return type; }
-  bool is_floating_point() const { return type == kFloat || type == kDouble; }
-  TensorOptions options() const { return TensorOptions(type).device(device()); }
+  ScalarType scalar_type() const { return kind; }
+  ScalarType dtype() const { return kind; }
+  // what x.type() was used for before x.device() and x.scalar_type() came
+  struct TypeProperties {
+    bool on_cuda;
+    ScalarType scalar;
+    bool is_cuda() const { return on_cuda; }
+    ScalarType scalarType() const { return scalar; }
+    operator ScalarType() const { return scalar; }
+  };
+  TypeProperties type() const { return {is_cuda(), scalar_type()}; }
+  bool is_floating_point() const { return kind == kFloat || kind == kDouble; }
+  TensorOptions options() const { return TensorOptions(kind).device(device()); }
   bool requires_grad() const { return false; }
   bool is_same(const Tensor& other) const {
     return storage == other.storage && first == other.first && shape == other.shape;
@@ -188,9 +197,9 @@ class Tensor {
   template <class T>
   T* data_ptr() const {
     using Plain = std::remove_const_t<T>;
-    if (CppTypeToScalarType<Plain>::value != type)
+    if (CppTypeToScalarType<Plain>::value != kind)
       cuda_host::refuse(cuda_host::sentence("expected scalar type ",
-                                            CppTypeToScalarType<Plain>::value, " but found ", type));
+                                            CppTypeToScalarType<Plain>::value, " but found ", kind));
     return static_cast<T*>(data_ptr());
   }
   template <class T>
@@ -221,13 +230,19 @@ inline Tensor empty_like(const Tensor& x) { return empty_like(x, x.options()); }
 inline Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.options()); }
 
 namespace cuda {
-inline cudaStream_t getCurrentCUDAStream(int = 0) { return nullptr; }
-inline cudaStream_t getDefaultCUDAStream(int = 0) { return nullptr; }
+struct CUDAStream {
+  cudaStream_t stream() const { return nullptr; }
+  operator cudaStream_t() const { return nullptr; }
+  void synchronize() const {}
+};
+inline CUDAStream getCurrentCUDAStream(int = 0) { return {}; }
+inline CUDAStream getDefaultCUDAStream(int = 0) { return {}; }
 }  // namespace cuda
 
 }  // namespace at
 
 namespace c10::cuda {
+using at::cuda::CUDAStream;
 using at::cuda::getCurrentCUDAStream;
 struct CUDAGuard {
   explicit CUDAGuard(Device) {}

@@ -167,7 +167,7 @@ class Student:
             "scenario",
             {"case": case.id, "arguments": dict(arguments)},
             backend=self.target,
-            timeout_s=case.timeout_s,
+            timeout_s=case.timeout_s + _compile_allowance_s(self.target),
         )
         assert isinstance(reply, ScenarioReply)
         return reply.log
@@ -215,7 +215,7 @@ class Student:
             {**header, "matmul_precision": case.matmul_precision},
             tensors,
             backend=backend,
-            timeout_s=case.timeout_s + (COMPILE_ALLOWANCE_S if backend == "cuda" else 0.0),
+            timeout_s=case.timeout_s + _compile_allowance_s(backend),
             lift=lift,
         )
         assert isinstance(reply, Returned)
@@ -312,6 +312,10 @@ class Student:
         ended, printed = self._lines.pop(backend).end(grace_s=0.0 if why else 1.0)
         self.attempts.append(Attempt(problem=self._entry, backend=backend, ended=why or ended))
         return ended, printed
+
+
+def _compile_allowance_s(backend: Backend) -> float:
+    return COMPILE_ALLOWANCE_S if backend == "cuda" else 0.0
 
 
 def _fault(raised: Raised, backend: Backend) -> StudentFaultError:

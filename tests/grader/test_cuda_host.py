@@ -282,6 +282,46 @@ void f(torch::Tensor x, torch::Tensor y) {
     assert torch.equal(y, 2 * X)
 
 
+def test_what_tutorials_write_compiles() -> None:
+    """Old and new ways to ask a tensor, streams, options, guards, and all of std at once."""
+    text = """
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+using namespace std;
+#define CHECK_CUDA(x) TORCH_CHECK(x.type().is_cuda(), #x " must be a CUDA tensor")
+inline unsigned int cdiv(unsigned int a, unsigned int b) { return (a + b - 1) / b; }
+__constant__ float two = 2.0f;
+__device__ __forceinline__ float twice(float a) { return two * a; }
+static __global__ void __launch_bounds__(256) k(const float* __restrict__ in, float* out, int n) {
+  const auto i = threadIdx.x + blockDim.x * blockIdx.x;
+  if (i >= n) return;
+  out[i] = fmaxf(twice(in[i]), -1e30f);
+}
+torch::Tensor f(const at::Tensor& x) {
+  CHECK_CUDA(x);
+  TORCH_CHECK(x.device().type() == torch::kCUDA && x.dtype() == torch::kFloat32);
+  const c10::cuda::CUDAGuard guard(x.device());
+  const auto n = x.numel();
+  auto y = torch::empty({n}, torch::TensorOptions().dtype(x.dtype()).device(x.device()));
+  int threads = min(256, max(1, 64)), shared = 0;
+  auto stream = at::cuda::getCurrentCUDAStream();
+  k<<<cdiv(n, threads), threads, shared, stream.stream()>>>(
+      x.data_ptr<float>(), y.data_ptr<float>(), n);
+  AT_CUDA_CHECK(cudaGetLastError());
+  cudaDeviceSynchronize();
+  return y;
+}
+"""
+    f = Extension(text, "torch::Tensor f(const at::Tensor& x);")
+
+    assert torch.equal(f(X), 2 * X)
+    assert f.found() == []
+    names = {"main.cpp": "cpp_sources", "cuda.cu": "cuda_sources"}
+    if shutil.which("nvcc"):
+        assert build.nvcc_refusal(build.Sources("", text, ()), names) is None
+
+
 def test_templates_and_dispatch() -> None:
     """A kernel for any type, launched through PyTorch's dispatch."""
     text = """
@@ -366,6 +406,8 @@ def test_a_kernel_that_never_ends_is_asked_only_twice(monkeypatch: pytest.Monkey
         ),
         (kernel("__shared__ float a[4];"), DECLARATION, "unsupported", "__shared__"),
         (kernel("__syncthreads();"), DECLARATION, "unsupported", "__syncthreads"),
+        (kernel("atomicAdd(out, 1.0f);"), DECLARATION, "unsupported", "atomicAdd"),
+        (kernel("std::cout << 1;"), DECLARATION, "unsupported", "std::cout"),
         ("#include <cub/cub.cuh>\n" + KERNEL + LAUNCHER, DECLARATION, "unsupported", "cub/cub.cuh"),
         (
             KERNEL + "std::vector<torch::Tensor> f(torch::Tensor x) { return {x}; }",
