@@ -61,7 +61,13 @@ class Log(log.Log):
         """As check_written, of a tensor that the host reads; the name of no argument is known."""
         shape = tuple(tensor.shape)
         name = f"a tensor of shape {shape}" if shape else "a tensor"
-        if all((f.kind, f.argument) != ("never_written", name) for f in self.findings):
+        with modes.bare():
+            mark = fresh.mark_if_any(tensor)
+        if mark is None or mark.last_writer is None:
+            return
+        # once, however often it is read
+        told = "never_written", name, mark.last_writer[0]
+        if all((f.kind, f.argument, f.kernel) != told for f in self.findings):
             self.check_written(tensor, name)
 
 

@@ -229,6 +229,16 @@ def test_what_the_host_reads(
     assert finding.source_line == "def fill(out_ptr, n):"
 
 
+def test_what_several_kernels_left_out(kernels: types.ModuleType) -> None:
+    """One finding for each, though the tensors are of one shape."""
+    with recording(reads_of_the_host=True) as log:
+        filled, copied = torch.empty(N), torch.empty(N)
+        kernels.fill[(1,)](filled, N - 4)
+        kernels.read[(1,)](torch.ones(N), copied, 0, N - 1)
+        str((filled + copied).sum())
+    assert [(f.kernel, f.count) for f in log.findings] == [("fill", 4), ("read", 1)]
+
+
 def test_the_host_may_read_what_no_kernel_wrote(kernels: types.ModuleType) -> None:
     """Odd, but no kernel's business; nor is anything found where nobody asked."""
     with recording(reads_of_the_host=True) as log:
