@@ -25,8 +25,8 @@ _MAX_REASON_CHARS = 400
 _MAX_ERROR_LINES = 3
 _REGISTERED = "torch._ops."  # the modules of operators that are called by namespace and name
 
-# what counts are made with, whatever a submission set: torch's own defaults, and nothing that was
-# learnt about shapes in an earlier process
+# what counts are made with, whatever a submission set: torch's own defaults, nothing that was learnt
+# about shapes in an earlier process, and no limit behind which functions run uncompiled and uncounted
 _SETTINGS = {
     "disable": False,
     "suppress_errors": False,
@@ -37,6 +37,9 @@ _SETTINGS = {
     "automatic_dynamic_shapes": True,
     "automatic_dynamic_local_pgo": False,
     "automatic_dynamic_remote_pgo": False,
+    "recompile_limit": 64,
+    "accumulated_recompile_limit": 256,
+    "fail_on_recompile_limit_hit": False,
 }
 
 
@@ -97,7 +100,7 @@ def _counting() -> Iterator[None]:
     """Dynamo as torch sets it up, without its warnings."""
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
     known = {name: value for name, value in _SETTINGS.items() if hasattr(dynamo.config, name)}
-    with dynamo.config.patch(known):
+    with dynamo.config.patch(known), torch.compiler.set_stance("default"):
         yield
     torch.compiler.reset()
 

@@ -97,6 +97,27 @@ def test_other_right_ways_pass(text: str, tmp_path: Path) -> None:
     assert {case: cause for case, (verdict, cause) in got.items() if verdict != "passed"} == {}
 
 
+UNCOUNTED = """
+import torch
+
+torch._dynamo.config.recompile_limit = 1
+torch._dynamo.config.disable = True
+torch.compiler.set_stance("eager_on_recompile")
+"""
+
+
+@pytest.mark.slow
+def test_no_setting_hides_a_graph(tmp_path: Path) -> None:
+    """Running uncompiled instead of compiling anew is no way to few graphs."""
+    text = (FOLDER / "wrong" / "as_they_were.py").read_text()
+
+    got = verdicts(UNCOUNTED + text, tmp_path, "clip-long", "rows-five", "lengths-five")
+
+    assert "Dynamo made 2 graphs and 1 break" in got["clip-long"][1]
+    assert "5 calls of running_mean took 5 graphs" in got["rows-five"][1]
+    assert "5 calls of causal_softmax took 5 graphs" in got["lengths-five"][1]
+
+
 ODD = """
 import torch
 
