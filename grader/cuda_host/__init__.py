@@ -5,5 +5,5 @@ small header (torch.h, device.h), and its kernels run thread after thread in a p
 Where there is a GPU the real ``load_inline`` does the work, and is only watched.
 
 In the student's process: ``inline``, ``trial``. In the verifier: ``judging``. Not covered: shared
-memory, __syncthreads, warp functions, half precision; a .cu that uses them cannot be checked here.
+memory, __syncthreads, warp functions, atomics, half precision; a .cu that uses them cannot be checked here.
 """

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.utils import cpp_extension
 
@@ -102,16 +102,18 @@ class Watch:
         return self._loaded(Sources(cpp, cuda, ()), lambda: _real_load(*args, **options))
 
     def _loaded(self, wanted: Sources, real: Callable[[], Any]) -> Any:
-        for text in (wanted.cuda, wanted.cpp):
-            self.seen.todo = self.seen.todo or source.todo(text)
-        if self.seen.todo:
-            raise StoppedError(self.seen.todo)
+        if todo := source.todo(wanted.cuda) or source.todo(wanted.cpp):
+            return Module(lambda *_: self._stop_at(todo))
         caller = sys._getframe(2).f_globals  # noqa: SLF001  the submission's file
         self._named.setdefault(wanted, _names(wanted, caller))
         if not self.on_host:
             return self._real(wanted, real)
         # what is lacking shows when a function is called: a file may load its module when imported
         return Module(lambda function, given: self._call(wanted, function, given))
+
+    def _stop_at(self, todo: str) -> NoReturn:
+        self.seen.todo = todo
+        raise StoppedError(todo)
 
     def _real(self, wanted: Sources, load: Callable[[], Any]) -> Any:
         _find_tools()
