@@ -166,7 +166,7 @@ def _compared(
         session = Session(
             environment=environment("cuda"),
             date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-            command=" ".join(["python -m grader", *sys.argv[1:]]),
+            command=_command([comparison.name for comparison in chosen], n, n_calls),
             n=n,
             n_calls=n_calls,
             copy_bytes_per_s=copy_bytes_per_s(CudaStopwatch(device), n_calls),
@@ -184,6 +184,11 @@ def _compared(
                 tell,
             )
             yield session, (comparison, rows)
+
+
+def _command(names: list[str], n: int, n_calls: int) -> str:
+    """What to type to measure the same again, wherever the result goes."""
+    return f"python -m grader lab compare {' '.join(names)} --size {n} --calls {n_calls}"
 
 
 def _means(kernels: list[KernelSpeed]) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from typing import NoReturn
 import pytest
 import torch
 
+from grader.commands.lab import _command
 from grader.lab import compare_tables
 from grader.lab.compare import (
     Comparison,
@@ -196,6 +197,13 @@ def test_the_same_as_data() -> None:
     assert fused["of_copy_pct"] == pytest.approx(50.0)
     assert (absent["median_ms"], absent["faster"]) == (None, None)
     assert absent["notes_faster"] == pytest.approx(4.5)
+
+
+def test_the_command_in_the_table_measures_the_same_again() -> None:
+    """All that was chosen, and not where the file went."""
+    command = _command(["gelu", "square"], 512, 7)
+
+    assert command == "python -m grader lab compare gelu square --size 512 --calls 7"
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
