@@ -10,9 +10,6 @@ from grader.measure.constants import PAID_PHASES
 from grader.scorecard import PerformanceRow, Scorecard, Status, Verdict
 from grader.spec import Baseline, Threshold
 
-# what the staff solution may end with; a scenario has cases for machines of another kind
-_RIGHT = frozenset({Verdict.PASSED, Verdict.NOT_CHECKABLE})
-
 
 class CalibrationError(ValueError):
     """The card cannot give thresholds: another GPU's, incomplete, or not the reference's."""
@@ -55,12 +52,12 @@ def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path)
         raise CalibrationError(f"this scorecard is {card.status}: {card.reason}")
     merged = {}
     for problem in card.problems:
-        failed = [test.id for test in problem.tests if test.verdict not in _RIGHT]
-        if failed:
-            raise CalibrationError(f"{failed[0]} did not pass: is this the reference's scorecard?")
         rows = [row for row in card.performance if row.problem == problem.name]
         if not rows:
             continue
+        failed = [test.id for test in problem.tests if test.verdict is not Verdict.PASSED]
+        if failed:
+            raise CalibrationError(f"{failed[0]} did not pass: is this the reference's scorecard?")
         path = reference / problem.name / "thresholds.json"
         before = threshold_file.load(path) if path.is_file() else {}
         merged[path] = _merged(before, rows, gpu, against[problem.name])
@@ -85,12 +82,12 @@ def _merged(
         if row.phase not in PAID_PHASES or row.impl != impl:
             continue
         ratio = row.ratio
-        if baseline == "roofline" and row.roofline_pct is not None:
-            ratio = row.roofline_pct / 100
+        if baseline == "roofline":
+            ratio = None if row.roofline_pct is None else row.roofline_pct / 100
         if row.status != "measured" or ratio is None:
             raise CalibrationError(
                 f"{row.problem} [{row.case}] {row.phase} against {baseline}: {row.status},"
-                f" {row.reason}"
+                f" {row.reason or 'but no ratio to it'}"
             )
         threshold = threshold_file.from_reference(
             ratio, gpu=gpu, baseline=baseline, phase=row.phase

@@ -45,7 +45,7 @@ def calibrate(
         if problem:
             measured = calibration.only(measured, problem)
         problems = discover.load_problems([problem.name for problem in measured.problems])
-        against = {problem.name: baseline or problem.paid_against for problem in problems}
+        against = {each.name: baseline or each.paid_against for each in problems}
         written = calibration.calibrate(measured, against, discover.REFERENCE)
     except OSError as error:
         fail(f"{card}: {error.strerror}; grade the reference first", USAGE)

@@ -16,8 +16,9 @@ from grader.exits import FAILED, GRADER_ERROR, INTERRUPTED, USAGE, fail
 
 if TYPE_CHECKING:
     from grader.grading import Device
-    from grader.soundness import Examined, Specimen
+    from grader.soundness import Examined
     from grader.spec import Problem
+    from grader.specimens import Specimen
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +29,8 @@ def verify(
         Literal["cpu", "cuda"], typer.Option(help="Where forward and backward run.")
     ] = "cpu",
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Files graded at once; by default one a core.")
+        int | None,
+        typer.Option(min=1, help="Files graded at once; by default one a core, on a GPU 8."),
     ] = None,
 ) -> None:
     """Check the assignment itself: solutions earn all points, stubs none, wrong/ files are caught.
@@ -44,7 +46,7 @@ def verify(
 
       python3 -m grader verify --device cuda
     """
-    from grader import discover, soundness
+    from grader import discover, soundness, specimens
     from grader.grading import UsageError, resolve_device
 
     try:
@@ -53,7 +55,7 @@ def verify(
         todo = [
             specimen
             for each in problems
-            for specimen in soundness.specimens(each, discover.REFERENCE, ROOT / "assignment")
+            for specimen in specimens.specimens(each, discover.REFERENCE, ROOT / "assignment")
         ]
     except (UsageError, ValueError) as error:
         fail(str(error), USAGE)
@@ -78,7 +80,9 @@ def verify(
     if faults:
         what = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         fail(f"{what} in {len(done)} files, {spent_s:.0f} s", FAILED)
-    print(f"sound: {len(done)} files are as they must be, {spent_s:.0f} s")
+    unchecked = sum(not examined.is_checkable for examined in done)
+    told = f"; {unchecked} could not be checked here" if unchecked else ""
+    print(f"sound: {len(done) - unchecked} files are as they must be{told}, {spent_s:.0f} s")
 
 
 def _examine(todo: list[Specimen], device: Device, jobs: int) -> list[Examined]:

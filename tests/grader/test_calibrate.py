@@ -51,18 +51,17 @@ def test_the_reference_has_ten_percent_to_spare(card: Scorecard, reference: Path
     assert threshold.anchors[-1][0] <= row.ratio / 1.1
 
 
-def test_a_case_for_another_machine_does_not_hinder(card: Scorecard, reference: Path) -> None:
-    """Not checkable here is right for a solution; any other verdict but passed is not."""
+def test_a_problem_without_speed_does_not_hinder(card: Scorecard, reference: Path) -> None:
+    """A scenario has cases for machines of another kind, and no thresholds."""
+    first, *others = card.problems
+    test = first.tests[0].model_copy(update={"verdict": Verdict.NOT_CHECKABLE, "cause": "no GPU"})
+    scenario = first.model_copy(update={"name": "scenario", "tests": (test,)})
+    with_scenario = card.model_copy(update={"problems": (scenario, *card.problems)})
+    unchecked = first.model_copy(update={"tests": (test, *first.tests[1:])})
 
-    def ended(verdict: Verdict) -> Scorecard:
-        first, *others = card.problems
-        test = first.tests[0].model_copy(update={"verdict": verdict, "cause": "needs no GPU"})
-        changed = first.model_copy(update={"tests": (test, *first.tests[1:])})
-        return card.model_copy(update={"problems": (changed, *others)})
-
-    assert calibrate(ended(Verdict.NOT_CHECKABLE), EAGER, reference)
+    assert len(calibrate(with_scenario, EAGER, reference)) == len(card.problems)
     with pytest.raises(CalibrationError, match="did not pass"):
-        calibrate(ended(Verdict.BLOCKED), EAGER, reference)
+        calibrate(card.model_copy(update={"problems": (unchecked, *others)}), EAGER, reference)
 
 
 def test_only_the_problems_asked_for(card: Scorecard, reference: Path) -> None:

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("scorecard",),
     ("compiler", "debugger", "inputs", "simulator", "submission", "thresholds", "verify"),
     ("cuda_host", "doctor", "measure", "report", "score", "settings"),
-    ("discover", "sandbox"),
+    ("discover", "sandbox", "specimens"),
     ("checks", "lab", "release", "simulate"),
     ("grading",),
     ("benchmark", "calibrate", "card", "trace"),

@@ -17,18 +17,9 @@ import pytest
 
 from grader.discover import load_problem
 from grader.scorecard import Verdict
-from grader.soundness import (
-    Ended,
-    Examined,
-    Expectation,
-    Part,
-    Specimen,
-    complaints,
-    lacking,
-    read_expectation,
-    specimens,
-)
+from grader.soundness import Ended, Examined, complaints, lacking
 from grader.spec import Group, Problem
+from grader.specimens import Expectation, Part, Specimen, read_expectation, specimens
 from tests.grader.course import SOLUTION, Course
 
 PASSED, WRONG, STUB = Verdict.PASSED, Verdict.WRONG_VALUE, Verdict.NOT_IMPLEMENTED
@@ -186,6 +177,18 @@ def test_unchecked_case_of_a_scenario_need_not_catch() -> None:
     assert told(missed, allows_unchecked=True) == [
         "double/wrong/wrong: passes forward, must be wrong_value there"
     ]
+
+
+def test_what_must_catch_it_may_need_another_machine() -> None:
+    """Then nothing is known of the file, not even if other cases pass."""
+    examined = graded(
+        "wrong",
+        ("forward", "a", PASSED),
+        ("forward", "gpu", UNCHECKED),
+        expected=Expectation(WRONG, "forward", ("gpu",)),
+    )
+
+    assert told(examined, allows_unchecked=True) == []
 
 
 def problem(kind: str, *, differentiable: bool) -> Problem:

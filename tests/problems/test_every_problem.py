@@ -10,8 +10,9 @@ import torch
 from grader import inputs
 from grader.discover import REFERENCE, ROOT, load_problem, problem_names
 from grader.sandbox.launcher import Launcher
-from grader.soundness import Specimen, examine, specimens
+from grader.soundness import examine
 from grader.spec import MAX_GRADCHECK_ELEMENTS, Problem
+from grader.specimens import Specimen, specimens
 
 NAMES = problem_names()
 PROBLEMS = [pytest.param(load_problem(name), id=name) for name in NAMES]
