@@ -17,6 +17,7 @@ Log: TypeAlias = "dict[str, Any]"
 MAX_LOG_BYTES = 48 * 1024  # a reply's header holds 64 KiB
 _MAX_TEXT_CHARS = 2000
 _MAX_DEPTH = 8
+_TOO_LARGE = 1e300  # below the largest float: sums and conversions of units still are numbers
 # how a value that JSON cannot carry is told
 _FOREIGN = frozenset({"type", "text"})
 
@@ -59,10 +60,13 @@ def plain(value: object, depth: int = 0) -> Any:
 def has_form(value: Any, form: Any) -> bool:
     """Whether a log, or a part of one, is built as ``form`` says.
 
-    A type stands for a value of just this type, ``[form]`` for a list of any length, a dict for one
-    with the same keys, a set of types for any of them, and ``object`` for whatever there is.
+    A type stands for a value of just this type, ``[form]`` for a list of any length, a tuple of
+    forms for a list of as many items, a dict for one with the same keys, a set of types for any of
+    them, and ``object`` for whatever there is.
 
     >>> has_form({"line": 3, "names": ["a", "b"]}, {"line": int, "names": [str]})
+    True
+    >>> has_form(["a", 3], (str, int))
     True
     >>> has_form({"line": True, "names": []}, {"line": int, "names": [str]})
     False
@@ -71,6 +75,9 @@ def has_form(value: Any, form: Any) -> bool:
         return True
     if isinstance(form, list):
         return type(value) is list and all(has_form(item, form[0]) for item in value)
+    if isinstance(form, tuple):
+        same = type(value) is list and len(value) == len(form)
+        return same and all(map(has_form, value, form))
     if isinstance(form, dict):
         same = type(value) is dict and value.keys() == form.keys()
         return same and all(has_form(value[key], form[key]) for key in form)
@@ -87,5 +94,8 @@ def shown(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of a log is a finite int or float; True and False are none."""
-    return type(value) in {int, float}
+    """Whether a value of a log is an int or float that arithmetic can take; True and False are none.
+
+    An int of four hundred digits is no number here, as no float can hold it.
+    """
+    return type(value) in {int, float} and abs(value) < _TOO_LARGE

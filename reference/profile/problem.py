@@ -17,11 +17,13 @@ from grader.spec import Case, Inputs, scenario, scenario_case
 # what scenario.py logs
 _ROW = {"name": str, "calls": int, "cpu_us": float, "total_us": float, "gpu_us": float}
 _FORM = {
-    "runs": [bool],  # whether the profiler was on, by call of run
-    "n_sessions": int,
-    "rows": [_ROW],
+    "n_runs": int,
+    "n_profiled": int,  # calls of run with the profiler on
+    "first_was_profiled": bool,
+    "n_profiles": int,
+    "profiles": [[_ROW]],  # rows of operators, where there were any
     "is_dict": bool,
-    "items": [list],
+    "items": [(object, object)],
     "other": object,
 }
 OPERATOR = "aten::"
@@ -74,15 +76,26 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
     """First how it was profiled, then names and counts; times and order in the cases named for them."""
     if not has_form(log, _FORM):
         return Mistake("the log of the scenario is not of its form", (), "protocol_error")
-    rows: Rows = {row["name"]: row for row in log["rows"] if row["name"].startswith(OPERATOR)}
     wrong = _not_profiled(log) or _wrong_form(log)
     if wrong is not None:
         return wrong
     items: Items = [(name, tuple(values)) for name, values in log["items"]]
+    profiles: list[Rows] = [{row["name"]: row for row in rows} for rows in log["profiles"]] or [{}]
+    mistakes = [_compared(case, arguments, items, rows, log) for rows in profiles]
+    if None in mistakes:
+        return None
+    names = {name for name, _ in items}
+    # the one that was returned, as far as names tell, or the last
+    meant = max(range(len(profiles)), key=lambda i: (profiles[i].keys() == names, i))
+    return mistakes[meant]
+
+
+def _compared(case: Case, arguments: Inputs, items: Items, rows: Rows, log: Log) -> Mistake | None:
+    """What was returned, beside one of the student's profiles."""
     how = case.id.partition("-")[2]
     return (
         _wrong_names(items, rows)
-        or _wrong_counts(items, rows, wanted_counts(case, arguments), log["runs"])
+        or _wrong_counts(items, rows, wanted_counts(case, arguments), log)
         or (_wrong_times(items, rows) if how == "time" else None)
         or (_wrong_order(items) if how == "order" else None)
         or (_wrong_on_gpu(items, rows) if how == "gpu" else None)
@@ -90,10 +103,10 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
 
 
 def _not_profiled(log: Log) -> Mistake | None:
-    if log["n_sessions"] == 0:
+    if log["n_profiles"] == 0:
         return Mistake("no profile was made: torch.profiler.profile never ran, or never ended")
-    if not any(log["runs"]):
-        called = _times(len(log["runs"]))
+    if log["n_profiled"] == 0:
+        called = _times(log["n_runs"])
         return Mistake(f"run() was called {called}, and the profiler was on in none of the calls")
     return None
 
@@ -101,8 +114,7 @@ def _not_profiled(log: Log) -> Mistake | None:
 def _wrong_form(log: Log) -> Mistake | None:
     if not log["is_dict"]:
         return Mistake(f"returned {shown(log['other'])[:200]}, want a dict", (), "wrong_type")
-    for item in log["items"]:
-        name, value = (*item, None, None)[:2]
+    for name, value in log["items"]:
         if type(name) is not str:
             return Mistake(
                 f"a key is {shown(name)}, want the name of an operator", (), "wrong_type"
@@ -133,18 +145,16 @@ def _wrong_names(items: Items, rows: Rows) -> Mistake | None:
         )
     invented = [name for name in got if name not in rows]
     if invented:
-        return Mistake(f"not in the last profile that was made: {_listed(invented)}")
+        return Mistake(f"not in the profile that was made: {_listed(invented)}")
     return None
 
 
-def _wrong_counts(
-    items: Items, rows: Rows, wanted: Mapping[str, int], runs: Sequence[bool]
-) -> Mistake | None:
-    got, n_profiled = {name: values[0] for name, values in items}, sum(runs)
+def _wrong_counts(items: Items, rows: Rows, wanted: Mapping[str, int], log: Log) -> Mistake | None:
+    got, n_profiled = {name: values[0] for name, values in items}, log["n_profiled"]
     hints = []
-    if n_profiled > 1:
+    if n_profiled > max(len(log["profiles"]), 1):
         hints.append(f"the profiler was on in {n_profiled} calls of run(): it counts them all")
-    elif runs[0]:
+    elif log["first_was_profiled"]:
         hints.append("the very first call of run() was profiled: warm up before")
     if SET_UP in got and SET_UP not in wanted:
         told = f"{SET_UP} is called in the first call of run() only, where a table is filled"

@@ -16,11 +16,11 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.autograd.profiler import profile as Session  # noqa: N812  what every profiler of torch runs on
+from torch.autograd.profiler import profile as Profile  # noqa: N812  what every profiler of torch runs on
 
 ENTRIES = ("profile",)
-_MAX_ROWS = 200
-_MAX_RUNS = 100
+_OPERATOR = "aten::"
+_MAX_ROWS = 200  # of all profiles together, and of what is returned: a log has 48 KiB
 GPU_ELEMENTS = 2**24  # 64 MB: each kernel takes far longer than the clock's step
 SLEEP_S = 0.02
 
@@ -31,11 +31,11 @@ class Watch:
 
     Attributes:
         runs: For each call of the work, whether the profiler was on.
-        sessions: Profiles that have ended.
+        profiles: Those that have ended.
     """
 
     runs: list[bool] = field(default_factory=list)
-    sessions: list[Session] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
 
 
 def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -58,43 +58,61 @@ def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[st
         watch.runs.append(torch._C._autograd._profiler_enabled())  # noqa: SLF001  has no public name
         work()
 
-    with _watched_sessions(watch, on_gpu=on_gpu):
+    with _watched_profiles(watch, on_gpu=on_gpu):
         returned = submission.profile(watched)
-    # typed as Any, for torch leaves its profiler untyped
-    sessions: list[Any] = list(watch.sessions)
-    rows = list(sessions[-1].key_averages())[:_MAX_ROWS] if sessions else []
     return {
-        "runs": watch.runs[:_MAX_RUNS],
-        "n_sessions": len(watch.sessions),
-        "rows": [
-            {
-                "name": row.key,
-                "calls": row.count,
-                "cpu_us": float(row.self_cpu_time_total),
-                "total_us": float(row.cpu_time_total),
-                "gpu_us": float(row.self_device_time_total),
-            }
-            for row in rows
-        ],
+        "n_runs": len(watch.runs),
+        "n_profiled": sum(watch.runs),
+        "first_was_profiled": watch.runs[:1] == [True],
+        "n_profiles": len(watch.profiles),
+        "profiles": _with_operators(watch.profiles),
         **_told(returned),
     }
 
 
 @contextlib.contextmanager
-def _watched_sessions(watch: Watch, *, on_gpu: bool) -> Iterator[None]:
-    leave: Any = Session.__exit__
+def _watched_profiles(watch: Watch, *, on_gpu: bool) -> Iterator[None]:
+    leave: Any = Profile.__exit__
 
-    def left(session: Session, *error: Any) -> Any:
-        result = leave(session, *error)
-        watch.sessions.append(session)
+    def left(profile: Profile, *error: Any) -> Any:
+        result = leave(profile, *error)
+        # acc_events of torch.profiler ends the same one several times
+        if not any(profile is known for known in watch.profiles):
+            watch.profiles.append(profile)
         return result
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(Session, "__exit__", left))
+        stack.enter_context(mock.patch.object(Profile, "__exit__", left))
         if not on_gpu:
             # work on the CPU must give the same on every machine
             stack.enter_context(mock.patch.object(torch.cuda, "is_available", return_value=False))
         yield
+
+
+def _with_operators(profiles: list[Any]) -> list[list[dict[str, Any]]]:
+    """The rows of operators, by profile, of the last ones that have any.
+
+    A schedule of torch.profiler ends several profiles, and the last of them may be empty: which one
+    was returned shows in the rows alone.
+    """
+    told: list[list[dict[str, Any]]] = []
+    n_left = _MAX_ROWS
+    for profile in reversed(profiles):
+        rows = [row for row in profile.key_averages() if row.key.startswith(_OPERATOR)][:n_left]
+        n_left -= len(rows)
+        if rows:
+            told.insert(0, [_row(row) for row in rows])
+    return told
+
+
+def _row(row: Any) -> dict[str, Any]:
+    return {
+        "name": row.key,
+        "calls": row.count,
+        "cpu_us": float(row.self_cpu_time_total),
+        "total_us": float(row.cpu_time_total),
+        "gpu_us": float(row.self_device_time_total),
+    }
 
 
 def _told(returned: Any) -> dict[str, Any]:

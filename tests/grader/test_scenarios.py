@@ -194,6 +194,23 @@ def test_a_log_has_the_form_or_not(log: object, want: bool) -> None:
     assert has_form(log, FORM) is want
 
 
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        ([["a", 1], ["b", 2]], True),
+        ([], True),
+        ([["a"]], False),
+        ([["a", 1, 2]], False),
+        ([["a", "b"]], False),
+        ([("a", 1)], False),
+        (["a1"], False),
+    ],
+)
+def test_a_tuple_of_forms_is_a_list_of_as_many(value: object, want: bool) -> None:
+    """Item by item; JSON has no tuples."""
+    assert has_form(value, [(str, int)]) is want
+
+
 def test_shown_tells_a_value_as_a_student_would() -> None:
     """Plain values as Python writes them, others with their type."""
     assert shown(3) == "3"
@@ -209,3 +226,11 @@ def test_only_finite_numbers_are_numbers() -> None:
     assert not is_number(True)
     assert not is_number("3")
     assert not is_number(plain(float("nan")))
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 10**400, -(10**400), float("inf"), float("nan")])
+def test_what_arithmetic_cannot_take_is_no_number(value: float) -> None:
+    """Only a forger's log holds it; half as much is a number, and still is one in nanoseconds."""
+    assert not is_number(value)
+    assert is_number(0.5e300)
+    assert is_number(10**299)

@@ -45,6 +45,18 @@ def profile(run):
             prof.step()
     return told(prof.key_averages())
 """
+CYCLES = """
+def profile(run):
+    kept = []
+    plan = torch.profiler.schedule(wait=0, warmup=1, active=1)
+    with torch.profiler.profile(
+        schedule=plan, on_trace_ready=lambda prof: kept.append(told(prof.key_averages()))
+    ) as prof:
+        for _ in range(CALLS):
+            run()
+            prof.step()
+    return kept[WHICH]
+"""
 AUTOGRAD = """
 def profile(run):
     for _ in range(5):
@@ -79,6 +91,12 @@ def checked(text: str, folder: Path, *cases: str) -> dict[str, tuple[Verdict, st
     "text",
     [
         pytest.param(SCHEDULE, id="schedule"),
+        # what the schedule ends on leaving is empty
+        pytest.param(
+            CYCLES.replace("CALLS", "2").replace("WHICH", "0"), id="schedule-and-an-empty-one"
+        ),
+        pytest.param(CYCLES.replace("CALLS", "6").replace("WHICH", "1"), id="second-of-three"),
+        pytest.param(AUTOGRAD.replace("range(5)", "range(150)"), id="many-calls-before"),
         pytest.param(AUTOGRAD, id="autograd-profiler"),
         pytest.param(START_STOP, id="start-and-stop"),
     ],
@@ -123,7 +141,7 @@ def test_other_right_ways_pass(text: str, tmp_path: Path) -> None:
         (
             PROFILED + "{**told(prof.key_averages()), 'aten::square': (1, 0.0, 0.0)}\n",
             Verdict.WRONG_VALUE,
-            "not in the last profile that was made: aten::square",
+            "not in the profile that was made: aten::square",
         ),
         (
             "def profile(run):\n    with torch.profiler.profile() as prof:\n        run(1)\n",
@@ -158,12 +176,13 @@ def on_gpu() -> Log:
     """A log of matmul-gpu as it must be: calls by the drawn repetitions, kernels in aten::mm."""
     n = int(arguments_of("matmul-gpu")["repeats"]) + int(arguments_of("matmul-gpu")["more"])
     rows = [("aten::mm", n, 30.0, 30.0, 80.0), ("aten::matmul", n, 9.0, 39.0, 0.0)]
-    kernel = {"name": "gemm_kernel", "calls": n, "cpu_us": 0.0, "total_us": 0.0, "gpu_us": 80.0}
     keys = ("name", "calls", "cpu_us", "total_us", "gpu_us")
     return {
-        "runs": [False, True],
-        "n_sessions": 1,
-        "rows": [*(dict(zip(keys, row, strict=True)) for row in rows), kernel],
+        "n_runs": 2,
+        "n_profiled": 1,
+        "first_was_profiled": False,
+        "n_profiles": 1,
+        "profiles": [[dict(zip(keys, row, strict=True)) for row in rows]],
         "is_dict": True,
         "items": [[name, [n, cpu_us, gpu_us]] for name, n, cpu_us, _, gpu_us in rows],
         "other": None,
@@ -171,7 +190,7 @@ def on_gpu() -> Log:
 
 
 def test_a_profile_of_kernels_passes() -> None:
-    """The kernel's own row is no operator; its time stands with the operator that started it."""
+    """A kernel's time stands with the operator that started it."""
     assert judged("matmul-gpu", on_gpu()) is None
 
 
@@ -184,9 +203,17 @@ def test_a_profile_of_kernels_passes() -> None:
         (("items", 1), ["aten::mm", [1, 9.0, 0.0]], "calls of aten::matmul: got 0, want"),
         (("items", 0, 1), [1.0, 30.0, 80.0], "aten::mm: got [1.0, 30.0, 80.0], want (calls,"),
         (("items", 0, 1), [1, 30.0], "aten::mm: got [1, 30.0], want (calls,"),
-        (("items", 0), [], "a key is None"),
-        (("runs",), [], "run() was called 0 times"),
-        (("rows", 0, "calls"), "2", "not of its form"),
+        (
+            ("items", 0, 1, 1),
+            10**400,
+            "aten::mm: got [",
+        ),
+        (("n_profiled",), 0, "run() was called 2 times, and the profiler was on in none"),
+        (("n_profiles",), 0, "no profile was made"),
+        (("profiles",), [], "not in the profile that was made: aten::mm, aten::matmul"),
+        (("profiles", 0, 0, "calls"), "2", "not of its form"),
+        (("items", 0), [], "not of its form"),
+        (("items", 0), ["aten::mm", [1, 2.0, 3.0], 4], "not of its form"),
         (("items", 0), "aten::mm", "not of its form"),
     ],
 )
@@ -207,7 +234,7 @@ def test_each_part_of_a_log_is_judged(at: tuple[Any, ...], value: object, said: 
 def test_kernels_that_were_not_recorded_are_named() -> None:
     """Without ProfilerActivity.CUDA no row has time on the GPU."""
     log = on_gpu()
-    for row in log["rows"]:
+    for row in log["profiles"][0]:
         row["gpu_us"] = 0.0
     for _, values in log["items"]:
         values[2] = 0.0
@@ -229,13 +256,63 @@ def test_counts_are_those_of_the_course_notes() -> None:
             for name, n in counts.items()
         ]
         items = [[name, [n, 1.0, 0.0]] for name, n in counts.items()]
-        return {**on_gpu(), "rows": rows, "items": items}
+        return {**on_gpu(), "profiles": [rows], "items": items}
 
     assert judged("gelu-formula", log(counts)) is None
     assert judged("gelu-builtin", log({"aten::gelu": 1})) is None
     mistake = judged("gelu-formula", log({**counts, "aten::mul": 7}))
     assert mistake is not None
     assert mistake.what == "calls of aten::mul: got 7, want 6"
+
+
+def softmax(times: dict[str, float], case: str) -> Log:
+    """A log of one of the cases softmax, with made-up times."""
+    n = int(arguments_of(case)["repeats"])
+    rows = [
+        {"name": name, "calls": n, "cpu_us": us, "total_us": us, "gpu_us": 0.0}
+        for name, us in times.items()
+    ]
+    items = [[name, [n, us, 0.0]] for name, us in times.items()]
+    return {**on_gpu(), "profiles": [rows], "items": items}
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"aten::_softmax": 90.0, "aten::softmax": 9.0}, None),
+        ({"aten::_softmax": 9.0, "aten::softmax": 9.0}, None),
+        (
+            {"aten::softmax": 9.0, "aten::_softmax": 90.0},
+            "aten::softmax (9 us) stands before aten::_softmax (90 us)",
+        ),
+    ],
+)
+def test_what_took_longest_stands_first(times: dict[str, float], said: str | None) -> None:
+    """In whichever order the operators were called; where only names count, any order will do."""
+    mistake = judged("softmax-order", softmax(times, "softmax-order"))
+
+    assert (None if mistake is None else mistake.what) == said
+    assert judged("softmax-nested", softmax(times, "softmax-nested")) is None
+
+
+def test_any_profile_that_was_made_may_be_returned() -> None:
+    """Of three, the last one empty and left out of the log; a mistake is told beside its own."""
+    early, late = on_gpu(), on_gpu()
+    for row in early["profiles"][0]:
+        row["gpu_us"] *= 2
+    both = {
+        **late,
+        "n_profiled": 2,
+        "n_profiles": 3,
+        "profiles": [*early["profiles"], *late["profiles"]],
+    }
+
+    assert judged("matmul-gpu", both) is None
+    assert judged("matmul-gpu", {**both, "profiles": both["profiles"][::-1]}) is None
+    both["items"][0][1][2] = 99.0
+    mistake = judged("matmul-gpu", both)
+    assert mistake is not None
+    assert mistake.what == "gpu_us of aten::mm: got 99, want 80"
 
 
 def test_gpu_cases_are_not_checkable_without_one() -> None:

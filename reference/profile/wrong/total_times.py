@@ -4,14 +4,7 @@ import torch
 
 EXPECTED_VERDICT = "wrong_value"
 EXPECTED_GROUP = "forward"
-EXPECTED_CASES = (
-    "matmul-time",
-    "mlp-time",
-    "mlp-order",
-    "cdist-time",
-    "softmax-order",
-    "matmul-gpu",
-)
+EXPECTED_CASES = None  # what takes longest is measured anew
 
 
 def profile(run):

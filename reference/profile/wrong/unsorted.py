@@ -4,7 +4,7 @@ import torch
 
 EXPECTED_VERDICT = "wrong_value"
 EXPECTED_GROUP = "forward"
-EXPECTED_CASES = ("mlp-order", "softmax-order")
+EXPECTED_CASES = None  # what takes longest is measured anew
 
 
 def profile(run):
