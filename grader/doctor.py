@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -74,6 +74,7 @@ def report() -> list[Finding]:
         triton_finding(triton),
         gpu_finding(gpu, _ask_driver()[0]),
         backend_finding(gpu, triton),
+        *cuda_findings(shutil.which),
         *confinement_findings(landlock_abi(), has_user_namespaces(), shutil.which("bwrap")),
         *room_findings(shutil.disk_usage(ROOT).free, _available_bytes(), _n_cores()),
     ]
@@ -186,6 +187,23 @@ def backend_finding(gpu: Gpu | None, triton: str | None) -> Finding:
         what = "the simulator, as Triton is not installed"
         return Finding("kernels run in", "warn", what, "pip install triton, to use the GPU")
     return Finding("kernels run in", "ok", f"Triton on the {gpu.name}")
+
+
+def cuda_findings(which: Callable[[str], str | None]) -> list[Finding]:
+    """What compiles the .cu files of the cuda_ problems: for the processor, and for a GPU."""
+    host = next((name for name in ("g++", "clang++") if which(name)), None)
+    without = "not installed: .cu files cannot be"
+    found = [
+        Finding("C++ compiler", "ok", f"{host}, checks .cu files on the processor")
+        if host
+        else Finding("C++ compiler", "warn", f"{without} checked", "install g++")
+    ]
+    beside = Path(sys.executable).with_name("ninja").exists()
+    for name, is_there in (("nvcc", which("nvcc")), ("ninja", which("ninja") or beside)):
+        what = "installed" if is_there else f"{without} compiled for a GPU"
+        advice = "" if is_there else "grading works without; on a GPU machine install it"
+        found.append(Finding(name, "ok", what, advice))
+    return found
 
 
 def confinement_findings(

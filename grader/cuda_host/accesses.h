@@ -41,7 +41,18 @@ struct Finding {
   int64_t count = 0;
 };
 
+// A place that another thread wrote before the one that runs, and what that one left there.
+struct Suspect {
+  int region;
+  int64_t offset;
+  char* at;
+  int64_t n_bytes;
+  void* from;
+  unsigned value;
+};
+
 std::vector<Region> regions;
+std::vector<Suspect> suspects;
 std::map<std::string, Finding> findings;
 std::FILE* reply;
 const char* kernel_name = "";
@@ -113,7 +124,9 @@ bool may_go_on(char* at, int64_t n_bytes, bool write, void* from) {
     if (!write && writer == UNWRITTEN) find("uninitialised", write, inside, at, n_bytes, from);
     if (!write) continue;
     const bool other = writer < WRITTEN_BEFORE && writer != thread_number;
-    if (other && n_bytes >= GRAIN) find("race", write, inside, at, n_bytes, from);
+    if (other && n_bytes >= GRAIN) suspects.push_back({inside, grain * GRAIN, at, n_bytes, from, 0});
+    if (other && n_bytes >= GRAIN)
+      std::memcpy(&suspects.back().value, region.begin + grain * GRAIN, GRAIN);
     writer = thread_number;
   }
   return true;
@@ -127,6 +140,16 @@ void check(void* address, int64_t n_bytes, bool write, void* from) {
   const bool goes_on = may_go_on(static_cast<char*>(address), n_bytes, write, from);
   is_busy = false;
   if (!goes_on) longjmp(next_thread, 1);
+}
+
+// At a thread's end: who writes what is there already takes nothing from another.
+void find_races() {
+  for (const Suspect& suspect : suspects) {
+    const char* now = regions[suspect.region].begin + suspect.offset;
+    if (std::memcmp(now, &suspect.value, GRAIN))
+      find("race", true, suspect.region, suspect.at, suspect.n_bytes, suspect.from);
+  }
+  suspects.clear();
 }
 
 void run_threads(void (*body)(void*), void* context) {
@@ -145,6 +168,7 @@ void run_threads(void (*body)(void*), void* context) {
               block_index = b;
               thread_index = t;
               if (!setjmp(next_thread)) body(context);
+              if (!suspects.empty()) find_races();
               thread_number = (thread_number + 1) % WRITTEN_BEFORE;
             }
   in_kernel = false;

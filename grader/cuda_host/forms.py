@@ -88,8 +88,10 @@ class CaseLog(Form):
     pending: Text
     todo: Text
     refusal: Refusal | None
-    unsupported: Text
+    dtype: Text
     n_calls: Number
+    n_runs: Number
+    n_launches: Number
     runs: list[Run]
 
 

@@ -10,6 +10,8 @@ import inspect
 import os
 import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +19,14 @@ from typing import Any, NoReturn
 
 from torch.utils import cpp_extension
 
-from grader.cuda_host import build, native, source
-from grader.cuda_host.build import Refusal, Sources
+from grader.cuda_host import build, native, refusals, source
+from grader.cuda_host.build import Sources
+from grader.cuda_host.refusals import Refusal
 
 MAX_RUNS = 4  # told of in a log
 MAX_TIMEOUTS = 2
+
+NO_KERNEL = Refusal("foreign", ("the sources hold no kernel that is launched with <<<...>>>",))
 
 _real_load_inline: Callable[..., Any] = cpp_extension.load_inline
 _real_load: Callable[..., Any] = cpp_extension.load
@@ -40,14 +45,14 @@ class Seen:
     Attributes:
         todo: What a stub says is still to be written.
         refusal: Why a source was not compiled.
-        unsupported: What the host run lacks.
+        dtype: Of a tensor that a module was called with and that the host does not know.
         n_calls: Calls of functions of a compiled module.
         runs: Those on the host, in full.
     """
 
     todo: str = ""
     refusal: Refusal | None = None
-    unsupported: str = ""
+    dtype: str = ""
     n_calls: int = 0
     runs: list[native.Run] = field(default_factory=list)
 
@@ -55,16 +60,20 @@ class Seen:
     def has_ended(self) -> bool:
         """Whether there is more to tell than an exception of Python's."""
         run_ended = any(run.ended for run in self.runs)
-        return bool(self.todo or self.refusal or self.unsupported or run_ended)
+        return bool(self.todo or self.refusal or self.dtype or run_ended)
 
     def told(self) -> dict[str, Any]:
-        """What goes into a log."""
+        """What goes into a log: of many runs those with something wrong, and the last."""
+        latest_first = self.runs[::-1]
+        told = sorted(latest_first, key=lambda run: not run.is_troubled)
         return {
             "todo": self.todo,
             "refusal": asdict(self.refusal) if self.refusal else None,
-            "unsupported": self.unsupported,
+            "dtype": self.dtype,
             "n_calls": self.n_calls,
-            "runs": [run.told() for run in self.runs[:MAX_RUNS]],
+            "n_runs": len(self.runs),
+            "n_launches": sum(len(run.launches) for run in self.runs),
+            "runs": [run.told() for run in told[:MAX_RUNS]],
         }
 
 
@@ -75,12 +84,15 @@ class Watch:
         seen: Of the case that runs; what was found while the submission was imported stays.
         on_host: Whether the host compiles, rather than nvcc for a GPU.
         only_compile: Ask nvcc whether it compiles, and go no further.
+        scratch: Of what is compiled; goes with this object.
     """
 
     def __init__(self, *, on_host: bool) -> None:
         self.on_host = on_host
         self.only_compile = False
         self.seen = Seen()
+        self.scratch = Path(tempfile.mkdtemp(prefix="cuda-host-"))
+        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         self._n_timeouts = 0
         self._built: dict[Sources, Path | Refusal] = {}
         self._named: dict[Sources, dict[str, str]] = {}
@@ -103,7 +115,9 @@ class Watch:
 
     def _loaded(self, wanted: Sources, real: Callable[[], Any]) -> Any:
         if todo := source.todo(wanted.cuda) or source.todo(wanted.cpp):
-            return Module(lambda *_: self._stop_at(todo))
+            return Module(lambda *_: self._stop_at(todo=todo))
+        if not (source.has_kernel(wanted.cuda) or source.has_kernel(wanted.cpp)):
+            return Module(lambda *_: self._stop_at(refusal=NO_KERNEL))
         caller = sys._getframe(2).f_globals  # noqa: SLF001  the submission's file
         self._named.setdefault(wanted, _names(wanted, caller))
         if not self.on_host:
@@ -111,9 +125,9 @@ class Watch:
         # what is lacking shows when a function is called: a file may load its module when imported
         return Module(lambda function, given: self._call(wanted, function, given))
 
-    def _stop_at(self, todo: str) -> NoReturn:
-        self.seen.todo = todo
-        raise StoppedError(todo)
+    def _stop_at(self, todo: str = "", refusal: Refusal | None = None) -> NoReturn:
+        self.seen.todo, self.seen.refusal = todo, refusal
+        raise StoppedError(todo or (refusal.lines[0] if refusal else ""))
 
     def _real(self, wanted: Sources, load: Callable[[], Any]) -> Any:
         _find_tools()
@@ -123,7 +137,7 @@ class Watch:
             texts = {"main.cpp": wanted.main, "cuda.cu": wanted.cuda}
             said, names = _short(str(error)), self._named[wanted]
             if said:
-                self.seen.refusal = build.refusal(said, texts, names, ours=False)
+                self.seen.refusal = refusals.refusal(said, texts, names, ours=False)
             raise
 
         def call(function: str, given: tuple[Any, ...]) -> Any:
@@ -133,24 +147,23 @@ class Watch:
         return Module(call)
 
     def _call(self, wanted: Sources, function: str, given: tuple[Any, ...]) -> Any:
+        names = self._named[wanted]
         if self.only_compile:
             self.seen.n_calls += 1
-            self.seen.refusal = build.nvcc_refusal(wanted, self._named[wanted])
+            # what cannot be run here earns nothing for being compiled
+            made = build.nvcc_refusal(wanted, names, self.scratch) or self._program(wanted)
+            self.seen.refusal = made if isinstance(made, Refusal) else None
             raise StoppedError("nothing is run")
-        if wanted not in self._built:
-            self._built[wanted] = build.for_host(wanted, self._named[wanted])
+        program = self._program(wanted)
         if self._n_timeouts == MAX_TIMEOUTS:
-            self.seen.refusal = Refusal("timeout", ("not run: calls before ran out of time",))
-            raise StoppedError("not run")
-        program = self._built[wanted]
+            program = Refusal("timeout", ("not run: calls before ran out of time",))
         if isinstance(program, Refusal):
-            self.seen.refusal = program
-            raise StoppedError("\n".join(program.lines))
+            self._stop_at(refusal=program)
         self.seen.n_calls += 1
         try:
             run = native.call(program, function, given)
         except native.UnsupportedError as error:
-            self.seen.unsupported = str(error)
+            self.seen.dtype = str(error)
             raise StoppedError(str(error)) from None
         self.seen.runs.append(run)
         self._n_timeouts += run.timed_out
@@ -163,6 +176,15 @@ class Watch:
         if run.error is not None:
             raise RuntimeError(run.error)
         return run.result
+
+    def _program(self, wanted: Sources) -> Path | Refusal:
+        """Compiled once; what did not come about because this machine is busy is tried again."""
+        if wanted not in self._built:
+            made = build.for_host(wanted, self._named[wanted], self.scratch)
+            if isinstance(made, Refusal) and made.kind == "unsupported":
+                return made
+            self._built[wanted] = made
+        return self._built[wanted]
 
 
 class Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ _ADVICE = {
     "on_cpu": "a kernel on the GPU cannot reach it: TORCH_CHECK(x.is_cuda())",
     "on_host": "code outside kernels cannot reach it: let a kernel read it",
     "uninitialised": "torch::empty_like holds whatever was there before: write it first",
-    "race": "two threads write it, and which comes last is chance: does the index use all of"
+    "race": "two threads write different values, and which comes last is chance: does the index use all of"
     " blockIdx, blockDim and threadIdx?",
 }
 # the worst first
@@ -61,7 +62,28 @@ def not_checkable(case: Case, device: str) -> str:
     return ""
 
 
-def judge(  # noqa: PLR0911  one return for each kind of mistake, in the order that counts
+@dataclass(frozen=True)
+class _Judged:
+    """One case's log beside what was asked for."""
+
+    seen: CaseLog
+    arguments: Inputs
+    x: torch.Tensor
+    wanted: Callable[[torch.Tensor], torch.Tensor]
+    tolerance: Tolerance
+
+    @property
+    def places(self) -> torch.Tensor:
+        """Which values the log holds."""
+        return shown_places(self.x.numel(), int(self.arguments["seed"]))
+
+    @property
+    def bits(self) -> torch.Tensor | None:
+        """Those values; None if they are none."""
+        return result.bits(self.seen.returned.values if self.seen.returned else [])
+
+
+def judge(
     case: Case,
     arguments: Inputs,
     log: Log,
@@ -78,40 +100,30 @@ def judge(  # noqa: PLR0911  one return for each kind of mistake, in the order t
         tolerance: Of y.
     """
     seen = CaseLog.model_validate(log)
-    if mistake := _not_run(seen):
-        return mistake
+    judged = _Judged(seen, arguments, draw(arguments), wanted, tolerance)
+    checks: tuple[Callable[[_Judged], Mistake | None], ...] = (_not_run, _badly_run)
     if arguments["compiles"]:
-        return None
-    if mistake := _badly_run(seen, arguments):
-        return mistake
-    if seen.raised:  # x may be refused, and is
-        return None
-    x = draw(arguments)
-    if mistake := _wrong_form(seen, x):
-        return mistake
-    places = shown_places(x.numel(), int(arguments["seed"]))
-    bits = result.bits(seen.returned.values if seen.returned else [])
-    if bits is None or bits.numel() != places.numel():
-        what = f"the log holds other values than the {places.numel()} asked for"
-        return Mistake(what, verdict="protocol_error")
-    if mistake := result.unwritten(seen, x, places, bits):
-        return mistake
-    if arguments["on_host"]:
-        # last: an index that misses elements often writes others twice
-        return _found(seen, {"race"})
-    want = wanted(x.flatten()[places].double())
-    return result.wrong_values(seen, x, places, bits, want, tolerance)
+        checks = (_not_run,)
+    elif seen.raised:
+        checks += (_raised,)
+    elif arguments["on_host"]:
+        # a race last: an index that misses elements often writes others twice
+        checks += (_wrong_form, _unwritten, _race)
+    else:
+        checks += (_wrong_form, _unwritten, _wrong_values)
+    return next((mistake for check in checks if (mistake := check(judged))), None)
 
 
-def _not_run(seen: CaseLog) -> Mistake | None:
+def _not_run(judged: _Judged) -> Mistake | None:
     """A stub, a refusal of the compiler, or no kernel at all."""
+    seen = judged.seen
     if seen.todo:
         return Mistake(f"not implemented yet: {seen.todo}", verdict="not_implemented")
     if seen.refusal is not None:
         return _refused(seen.refusal.kind, tuple(seen.refusal.lines))
-    if seen.unsupported:
-        return Mistake(f"the host run lacks {seen.unsupported}", verdict="not_checkable")
-    if seen.n_calls == 0:
+    if seen.dtype:
+        return Mistake(f"a kernel was given {seen.dtype}, x is float32", verdict="wrong_dtype")
+    if seen.n_calls <= 0:
         return Mistake(
             "no function of a module that load_inline compiled was called",
             ("the work is to be done by a CUDA kernel of yours",),
@@ -120,8 +132,9 @@ def _not_run(seen: CaseLog) -> Mistake | None:
     return None
 
 
-def _badly_run(seen: CaseLog, arguments: Inputs) -> Mistake | None:
-    """A process that ended, a launch that was refused, an access that must not be."""
+def _badly_run(judged: _Judged) -> Mistake | None:
+    """A process that ended, an access that must not be, a launch that was refused or never made."""
+    seen, arguments = judged.seen, judged.arguments
     for run in seen.runs:
         if run.ended:
             verdict = "timeout" if run.timed_out else "crashed"
@@ -144,10 +157,36 @@ def _badly_run(seen: CaseLog, arguments: Inputs) -> Mistake | None:
                 ),
                 "crashed",
             )
-    launches = [launch for run in seen.runs for launch in run.launches]
-    if seen.runs and not launches and not seen.raised and arguments["cols"]:
+    if seen.n_runs > 0 and seen.n_launches <= 0 and not seen.raised and judged.x.numel():
         return Mistake("no kernel was launched", verdict="foreign_kernel")
     return None
+
+
+def _raised(judged: _Judged) -> Mistake | None:
+    """An exception, where x must not be refused."""
+    if judged.arguments["may_refuse"]:
+        return None
+    return Mistake(f"the call raised {judged.seen.raised}", verdict="crashed")
+
+
+def _unwritten(judged: _Judged) -> Mistake | None:
+    """Values that are none, or were never written."""
+    places, bits = judged.places, judged.bits
+    if bits is None or bits.numel() != places.numel():
+        what = f"the log holds other values than the {places.numel()} asked for"
+        return Mistake(what, verdict="protocol_error")
+    return result.unwritten(judged.seen, judged.x, places, bits)
+
+
+def _race(judged: _Judged) -> Mistake | None:
+    return _found(judged.seen, {"race"})
+
+
+def _wrong_values(judged: _Judged) -> Mistake | None:
+    places, bits = judged.places, judged.bits
+    assert bits is not None
+    want = judged.wanted(judged.x.flatten()[places].double())
+    return result.wrong_values(judged.seen, judged.x, places, bits, want, judged.tolerance)
 
 
 def _found(seen: CaseLog, kinds: set[str]) -> Mistake | None:
@@ -186,8 +225,8 @@ def _finding(run: Run, found: Finding) -> Mistake:
     )
 
 
-def _wrong_form(seen: CaseLog, x: torch.Tensor) -> Mistake | None:
-    y = seen.returned
+def _wrong_form(judged: _Judged) -> Mistake | None:
+    seen, x, y = judged.seen, judged.x, judged.seen.returned
     if y is None or y.kind != "Tensor":
         kind = "nothing" if y is None else y.kind
         return Mistake(f"y is {kind}, want a tensor", verdict="wrong_type")
@@ -206,6 +245,9 @@ def _refused(kind: str, lines: tuple[str, ...]) -> Mistake:
     """What a compiler refuses, or what our header has not."""
     first, rest = (lines[0], lines[1:]) if lines else ("the compiler refused it", ())
     if kind == "unsupported":
-        what = f"it may be right, but it can only be checked on a GPU: there is no {first} here"
+        what = f"it may be right, but its accesses to memory cannot be checked: there is no {first} here"
         return Mistake(what, rest, "not_checkable")
+    if kind == "foreign":
+        advice = "the work is to be done by a CUDA kernel of yours"
+        return Mistake(first, (*rest, advice), "foreign_kernel")
     return Mistake(first, rest, "timeout" if kind == "timeout" else "compile_error")

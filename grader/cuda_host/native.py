@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -22,7 +24,7 @@ _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
 
 
 class UnsupportedError(Exception):
-    """The host run lacks something that a GPU has."""
+    """The host run does not know this dtype."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Run:
     launches: list[Launch] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether there is something wrong to tell."""
+        return bool(self.ended or self.pending or self.findings)
+
     def told(self) -> dict[str, Any]:
         """What goes into a log."""
         return {
@@ -111,20 +118,20 @@ def _call(program: Path, function: str, arguments: Sequence[Any], folder: Path) 
         b"".join([f"{function} {len(arguments)}\n".encode(), *map(_sent, arguments)])
     )
     run = Run()
+    process = subprocess.Popen(
+        [program, request, reply, data], stdin=subprocess.DEVNULL, process_group=0
+    )
     try:
-        done = subprocess.run(
-            [program, request, reply, data],
-            stdin=subprocess.DEVNULL,
-            timeout=CALL_LIMIT_S,
-            check=False,
-        )
+        code = process.wait(CALL_LIMIT_S)
     except subprocess.TimeoutExpired:
         run.ended, run.timed_out = f"it took over {CALL_LIMIT_S:g} s", True
     else:
-        if done.returncode < 0:
-            run.ended = f"signal {-done.returncode} ({signal.Signals(-done.returncode).name})"
-        elif done.returncode:
-            run.ended = f"exit {done.returncode}"
+        if code < 0:
+            run.ended = f"signal {-code} ({signal.Signals(-code).name})"
+        elif code:
+            run.ended = f"exit {code}"
+    finally:
+        end_group(process)
     text = reply.read_text(errors="replace") if reply.exists() else ""
     lines = [line.split(" ") for line in text.splitlines()]
     if not run.ended and lines[-1:] != [["done"]]:
@@ -132,6 +139,13 @@ def _call(program: Path, function: str, arguments: Sequence[Any], folder: Path) 
     tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
     _read_reply(run, lines, tensors, program, data)
     return run
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that leads a group, and whatever it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _sent(value: Any) -> bytes:
@@ -150,7 +164,7 @@ def _sent(value: Any) -> bytes:
         return f"integer {int(value)}\n".encode()
     if isinstance(value, float):
         return f"real {value!r}\n".encode()
-    raise UnsupportedError(f"an argument of type {type(value).__name__}")
+    raise TypeError(f"incompatible function arguments: {type(value).__name__}")
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,7 @@ def unwritten(
     return Mistake(
         f"{int(unwritten.sum())} of {_values(places, x)} were never written, from {first} to {last}",
         (
-            *(line for run in seen.runs[-1:] for line in run.launched()),
+            *(line for run in seen.runs[:1] for line in run.launched()),
             "the grid must reach the last element: (n + threads - 1) / threads blocks",
             "the index must use all of blockIdx, blockDim and threadIdx",
         ),
@@ -60,7 +60,7 @@ def wrong_values(
         (
             first,
             *_pattern(got[wrong], want[wrong]),
-            *(line for run in seen.runs[-1:] for line in run.launched()),
+            *(line for run in seen.runs[:1] for line in run.launched()),
         ),
         "non_finite" if non_finite.any() else "wrong_value",
     )

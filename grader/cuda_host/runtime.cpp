@@ -5,8 +5,10 @@
 // REQUEST names the function and holds its arguments, REPLY gets a line for whatever there is to tell,
 // DATA the memory of the tensor arguments after the call and of the result. Reads no other file.
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "accesses.h"
@@ -112,10 +114,23 @@ void call(const std::string& name, const std::vector<Value>& arguments, const ch
 }  // namespace
 }  // namespace cuda_host
 
+// The launcher of a kernel has no use for processes: what would be left of them outlives the call.
+extern "C" pid_t fork() noexcept {
+  errno = EPERM;
+  return -1;
+}
+extern "C" pid_t vfork() noexcept {
+  errno = EPERM;
+  return -1;
+}
+
 int main(int argc, char** argv) {
   using namespace cuda_host;
   stack_top = reinterpret_cast<char*>(argv);
   if (argc != 4 || !(reply = std::fopen(argv[2], "w"))) return 2;
+  // for system() and the like; whoever is root has no such limit, so the caller ends the whole group
+  const rlimit one{1, 1};
+  setrlimit(RLIMIT_NPROC, &one);
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) signal(number, note_crash);
   std::ifstream request(argv[1], std::ios::binary);
   std::string name;

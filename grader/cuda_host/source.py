@@ -13,6 +13,7 @@ _LITERAL = (
 )
 _COMMENT_OR_LITERAL = re.compile(f"(?P<comment>{_COMMENT})|{_LITERAL}", re.DOTALL)
 _NAME = re.compile(r"(?:::\s*)?\w+(?:\s*::\s*\w+)*\s*\Z")
+_KERNEL = re.compile(r"\b__global__\b[^;{]*\{")
 _NO_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -38,6 +39,12 @@ def todo(text: str) -> str:
     """What a stub says is still to be written, or ""."""
     found = TODO.search(without_comments(text))
     return found[1] if found else ""
+
+
+def has_kernel(text: str) -> bool:
+    """Whether a function for the GPU is defined and launched."""
+    code = without_literals(text)
+    return _KERNEL.search(code) is not None and ("<<<" in code or "cudaLaunchKernel" in code)
 
 
 def for_host(text: str) -> str:

@@ -18,7 +18,7 @@ from grader.cuda_host import inline
 from grader.cuda_host.drawing import POISON, draw, shown_places
 from grader.simulator import host_marks
 
-N_POISONED = 3  # blocks of the result's size: a launcher may allocate something before it
+N_POISONED = 8  # blocks of the result's size: a launcher may allocate something before it
 _CHUNK_BYTES = 1500  # 2000 characters, what one text of a log holds
 
 _watches: dict[bool, inline.Watch] = {}
@@ -101,6 +101,7 @@ class _Gpu(_Host):
 
     def prepare(self, x: torch.Tensor) -> None:
         """Poison what the result will get from the allocator: an element that nobody writes shows."""
+        torch.cuda.empty_cache()
         freed = [torch.empty(x.shape, device="cuda") for _ in range(N_POISONED)]
         for one in freed:
             one.view(torch.int32).fill_(POISON)
@@ -126,28 +127,41 @@ def _called(
 ) -> dict[str, Any]:
     watch.seen = inline.Seen()
     log: dict[str, Any] = {"raised": "", "returned": None, "is_changed": False, "pending": ""}
-    may_refuse = False
+    before = x.clone()
     try:
         if arguments["may_refuse"]:
             # whoever refuses everything has not looked at x
             function(torch.ones_like(x, memory_format=torch.contiguous_format, device="cuda"))
-            may_refuse = True
-        before = x.clone()
         around.prepare(x)
+    except NotImplementedError:
+        raise
+    except Exception:
+        if not watch.seen.has_ended:
+            raise
+        return {**log, **watch.seen.told()}
+    try:
         y = function(x)
-        log["pending"] = around.pending()
     except NotImplementedError:
         raise
     except Exception as error:
         # a call that only compiles always ends so
         has_compiled = arguments["compiles"] and watch.seen.n_calls > 0
-        if not (watch.seen.has_ended or may_refuse or has_compiled):
+        is_refusal = arguments["may_refuse"] and _refuses(error)
+        if not (watch.seen.has_ended or has_compiled or is_refusal):
             raise
         log["raised"] = f"{type(error).__name__}: {error}"
     else:
         log["returned"] = _returned(y, arguments)
         log["is_changed"] = not _same(x, before)
+    # raises where the GPU is lost, whatever the call made of it
+    log["pending"] = around.pending()
     return {**log, **watch.seen.told()}
+
+
+def _refuses(error: Exception) -> bool:
+    """Whether an exception says no to an argument: TORCH_CHECK, assert, or a ValueError."""
+    is_meant = isinstance(error, (RuntimeError, ValueError, AssertionError))
+    return is_meant and "CUDA error" not in str(error)
 
 
 def _returned(y: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,14 @@ CASES = (
         "other-sizes",
         "sizes that are not among the public ones",
         scalars={"rows": 257, "cols": 131},
-        timeout_s=90,
+        timeout_s=150,
         visibility="hidden",
     ),
     scenario_case(
         "bounds-other-sizes",
         "bounds at sizes that are not among the public ones",
         scalars={"rows": 31, "cols": 70, "on_host": True},
-        timeout_s=90,
+        timeout_s=150,
         visibility="hidden",
     ),
 )

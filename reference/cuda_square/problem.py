@@ -15,7 +15,7 @@ from grader.spec import Case, Inputs, Tolerance, scenario, scenario_case
 TOLERANCE = Tolerance(atol=1e-12, rtol=5e-7)
 
 # a busy machine may compile for a minute; on a GPU the grader adds what nvcc needs
-TIMEOUT_S = 90.0
+TIMEOUT_S = 150.0
 
 
 def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:

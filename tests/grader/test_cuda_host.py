@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +99,14 @@ def test_a_right_kernel_computes_and_finds_nothing() -> None:
             id="read-before",
         ),
         pytest.param(
-            "int i = threadIdx.x; out[i] = in[i];",
+            "int i = threadIdx.x; out[i] = in[i] + blockIdx.x;",
             [("race", True, "result", 0, 8)],
             id="race",
+        ),
+        pytest.param(
+            "int i = blockIdx.x * blockDim.x + threadIdx.x; i = i < n ? i : n - 1; out[i] = in[i];",
+            [],
+            id="the-same-value-twice",
         ),
         pytest.param(
             "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] += in[i];",
@@ -194,13 +202,13 @@ def test_checks_of_pytorch_raise_in_python() -> None:
         f(X, 2)
 
 
-def test_a_dtype_that_is_not_known_here_stops_without_blame() -> None:
-    """Half precision is lacking, which no verdict may be made of."""
+def test_a_dtype_that_is_not_known_here_is_told() -> None:
+    """Half precision: x is float32, so the submission chose it."""
     f = Extension(KERNEL + LAUNCHER)
 
     with pytest.raises(StoppedError):
         f(X.half())
-    assert "float16" in f.watch.seen.unsupported
+    assert "float16" in f.watch.seen.dtype
 
 
 def test_strides_storage_and_scalars_come_through() -> None:
@@ -243,7 +251,10 @@ torch::Tensor f(torch::Tensor x, int64_t how) {
   return how == 1 ? x.clone() : x.contiguous();
 }
 """
-    f = Extension(text, "torch::Tensor f(torch::Tensor x, int64_t how);")
+    f = Extension(
+        KERNEL + LAUNCHER.replace("f(", "g(") + text,
+        "torch::Tensor f(torch::Tensor x, int64_t how);",
+    )
 
     assert f(x, 0).stride() == torch.empty_like(x).stride()
     assert f(x, 1).stride() == x.clone().stride()
@@ -282,7 +293,7 @@ void f(torch::Tensor x, torch::Tensor y) {
     assert torch.equal(y, 2 * X)
 
 
-def test_what_tutorials_write_compiles() -> None:
+def test_what_tutorials_write_compiles(tmp_path: Path) -> None:
     """Old and new ways to ask a tensor, streams, options, guards, and all of std at once."""
     text = """
 #include <torch/extension.h>
@@ -319,7 +330,7 @@ torch::Tensor f(const at::Tensor& x) {
     assert f.found() == []
     names = {"main.cpp": "cpp_sources", "cuda.cu": "cuda_sources"}
     if shutil.which("nvcc"):
-        assert build.nvcc_refusal(build.Sources("", text, ()), names) is None
+        assert build.nvcc_refusal(build.Sources("", text, ()), names, tmp_path) is None
 
 
 def test_templates_and_dispatch() -> None:
@@ -371,6 +382,102 @@ def test_an_exit_is_no_result() -> None:
         f(X)
 
 
+def processes_of(folder: Path) -> list[str]:
+    """Processes whose program lies in a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        with contextlib.suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                found.append(link.parent.name)
+    return found
+
+
+def groups_alive() -> set[int]:
+    """Process groups with a process that runs."""
+    groups = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # after the name in brackets: state, parent, group
+            state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+            groups |= set() if state == "Z" else {int(group)}
+    return groups
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("for (;;) fork();", id="fork"),
+        pytest.param('for (;;) if (system("sleep 60 &")) {}', id="system"),
+    ],
+)
+def test_a_launcher_that_forks_leaves_nothing(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may not fork, and whatever it starts ends with it."""
+    monkeypatch.setattr(native, "CALL_LIMIT_S", 0.3)
+    text = LAUNCHER.replace("  return y;", f"  {how}\n  return y;")
+    f = Extension("#include <stdlib.h>\n#include <unistd.h>\n" + KERNEL + text)
+    started: list[int] = []
+    real = native.end_group
+
+    def end_group(process: subprocess.Popen[Any]) -> None:
+        started.append(process.pid)
+        real(process)
+
+    monkeypatch.setattr(native, "end_group", end_group)
+
+    with pytest.raises(StoppedError, match="took over"):
+        f(X)
+
+    assert processes_of(f.watch.scratch) == []
+    assert started[0] not in groups_alive()
+
+
+def test_fork_is_refused() -> None:
+    """So that no loop of it can fill the machine."""
+    text = LAUNCHER.replace("  return y;", "  TORCH_CHECK(fork() < 0 && vfork() < 0);\n  return y;")
+    f = Extension("#include <unistd.h>\n" + KERNEL + text)
+
+    assert torch.equal(f(X), 2 * X)
+
+
+def test_the_scratch_folder_goes_with_its_watch() -> None:
+    """Nothing is left in the folder of temporary files."""
+    f = Extension(KERNEL + LAUNCHER)
+    f(X)
+    scratch = f.watch.scratch
+    assert scratch.is_dir()
+
+    del f
+    gc.collect()
+
+    assert not scratch.exists()
+
+
+def test_a_busy_machine_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not compiled in time is no verdict for the cases that follow."""
+    f = Extension(KERNEL + LAUNCHER)
+
+    with monkeypatch.context() as context:
+        context.setattr(build, "WALL_LIMIT_S", 0.001)
+        with pytest.raises(StoppedError, match="machine that compiles it within"):
+            f(X)
+    f.watch.seen = inline.Seen()
+
+    assert torch.equal(f(X), 2 * X)
+    assert f.watch.seen.refusal is None
+
+
+def test_what_cannot_be_run_earns_nothing_for_being_compiled() -> None:
+    """The case that only compiles cannot be checked then, too."""
+    f = Extension(kernel("__shared__ float a[4];"))
+    f.watch.only_compile = True
+
+    with pytest.raises(StoppedError):
+        f(X)
+
+    assert f.watch.seen.refusal is not None
+    assert f.watch.seen.refusal.kind == "unsupported"
+
+
 def test_a_kernel_that_never_ends_is_asked_only_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Later cases need not wait as long again; the crash names block and thread."""
     monkeypatch.setattr(native, "CALL_LIMIT_S", 0.5)
@@ -404,13 +511,33 @@ def test_a_kernel_that_never_ends_is_asked_only_twice(monkeypatch: pytest.Monkey
             "compile_error",
             "defined nowhere: f(",
         ),
+        (
+            KERNEL + LAUNCHER.replace("return y", "return torch::square(x)"),
+            DECLARATION,
+            "foreign",
+            "torch::square",
+        ),
+        (
+            KERNEL + LAUNCHER.replace("return y", "return x * x"),
+            DECLARATION,
+            "foreign",
+            "arithmetic",
+        ),
+        (
+            "torch::Tensor f(torch::Tensor x) { return x.clone(); }",
+            DECLARATION,
+            "foreign",
+            "no kernel",
+        ),
         (kernel("__shared__ float a[4];"), DECLARATION, "unsupported", "__shared__"),
         (kernel("__syncthreads();"), DECLARATION, "unsupported", "__syncthreads"),
         (kernel("atomicAdd(out, 1.0f);"), DECLARATION, "unsupported", "atomicAdd"),
         (kernel("std::cout << 1;"), DECLARATION, "unsupported", "std::cout"),
         ("#include <cub/cub.cuh>\n" + KERNEL + LAUNCHER, DECLARATION, "unsupported", "cub/cub.cuh"),
         (
-            KERNEL + "std::vector<torch::Tensor> f(torch::Tensor x) { return {x}; }",
+            KERNEL
+            + LAUNCHER.replace("f(", "g(")
+            + "std::vector<torch::Tensor> f(torch::Tensor x) { return {x}; }",
             "std::vector<torch::Tensor> f(torch::Tensor x);",
             "unsupported",
             "takes and returns",
@@ -444,17 +571,17 @@ def test_a_file_of_its_own_may_define_the_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-def test_nvcc_sees_what_a_host_compiler_cannot() -> None:
+def test_nvcc_sees_what_a_host_compiler_cannot(tmp_path: Path) -> None:
     """A kernel that calls a function of the host compiles for the host, and not for a GPU."""
     call = "float g(float a) { return a; }\n" + KERNEL.replace("2 * in[i]", "g(in[i])") + LAUNCHER
     right = build.Sources(DECLARATION, HEAD + KERNEL + LAUNCHER, ("f",))
     wrong = build.Sources(DECLARATION, HEAD + call, ("f",))
     names = {"main.cpp": "cpp_sources", "cuda.cu": "own.cu"}
 
-    refusal = build.nvcc_refusal(wrong, names)
+    refusal = build.nvcc_refusal(wrong, names, tmp_path)
 
-    assert build.nvcc_refusal(right, names) is None
-    assert isinstance(build.for_host(wrong, names), Path)
+    assert build.nvcc_refusal(right, names, tmp_path) is None
+    assert isinstance(build.for_host(wrong, names, tmp_path), Path)
     assert refusal is not None
     assert refusal.kind == "compile_error"
     assert refusal.lines[0].startswith("own.cu:7: ")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.cuda_host import build
-from grader.cuda_host.build import Refusal, Sources
+from grader.cuda_host import build, refusals
+from grader.cuda_host.build import Sources
+from grader.cuda_host.refusals import Refusal
 
 CUDA = "__global__ void k() {\n  int i = blokIdx.x;\n}\n"
 TEXTS = {"main.cpp": "void k();\n", "cuda.cu": CUDA}
@@ -16,7 +17,7 @@ NAMES = {"main.cpp": "cpp_sources", "cuda.cu": "cuda_gelu.cu"}
 
 def refused(said: str, *, ours: bool = True) -> Refusal:
     """Of the sources above."""
-    return build.refusal(said, TEXTS, NAMES, ours=ours)
+    return refusals.refusal(said, TEXTS, NAMES, ours=ours)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_mistake_is_told_with_its_line(said: str) -> None:
         ("use of undeclared identifier 'cudaMallocAsync'", "cudaMallocAsync"),
         ('identifier "AT_DISPATCH_ALL_TYPES" is undefined', "AT_DISPATCH_ALL_TYPES"),
         ("'kHalf' is not a member of 'torch'", "torch::kHalf"),
-        ("'softmax' is not a member of 'torch'", "torch::softmax"),
+        ("'cumsum' is not a member of 'torch'", "torch::cumsum"),
         ("'class at::Tensor' has no member named 'cumsum'", "Tensor.cumsum"),
         ("no member named 'cumsum' in 'at::Tensor'", "Tensor.cumsum"),
         ('class "at::Tensor" has no member "cumsum"', "Tensor.cumsum"),
@@ -84,6 +85,48 @@ def test_with_pytorch_itself_nothing_is_lacking() -> None:
     assert refused(said.replace("softmaxx", "kHalf"), ours=False).kind == "compile_error"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "'square' is not a member of 'torch'",
+        "'class at::Tensor' has no member named 'mul_'",
+        "no member named 'tanh' in 'at::Tensor'",
+        "no match for 'operator*' (operand types are 'at::Tensor' and 'at::Tensor')",
+        "invalid operands to binary expression ('torch::Tensor' (aka 'at::Tensor') and 'double')",
+        'no operator "*" matches these operands\n            operand types are: at::Tensor * at::Tensor',
+    ],
+)
+def test_work_left_to_pytorch_is_no_gap_of_ours(said: str) -> None:
+    """What computes is the kernel's to do: a gap of the header would let it go unjudged."""
+    got = refused(f"cuda.cu:2:11: error: {said}")
+
+    assert got.kind == "foreign"
+    assert "PyTorch's own" in got.lines[0]
+
+
+def test_who_computes_for_long_and_who_waits_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Processor time is the source's, a busy machine is nobody's fault."""
+    slow = build._refused("g++: fatal error: CPU time limit exceeded signal", TEXTS, NAMES)
+    monkeypatch.setattr(build, "WALL_LIMIT_S", 0.2)
+
+    assert slow.kind == "timeout"
+    assert build._run({"slow": ("sleep", "5")}, tmp_path) is None
+    assert build._busy().kind == "unsupported"
+
+
+def test_a_compiler_has_its_limit_of_processor_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process that computes without end is ended by the system."""
+    monkeypatch.setattr(build, "CPU_LIMIT_S", 1)
+
+    said = build._run({"endless": ("sh", "-c", "while :; do :; done")}, tmp_path)
+
+    assert said == {"endless": "the compiler gave up silently"}
+
+
 def test_a_missing_header_of_cuda_is_lacking() -> None:
     """A header of one's own that is missing is a mistake."""
     assert refused("cuda.cu:1:10: fatal error: cub/cub.cuh: No such file").kind == "unsupported"
@@ -105,11 +148,13 @@ def test_a_function_that_is_nowhere_defined_is_named() -> None:
     assert got.lines == ("declared and bound, but defined nowhere: cuda_gelu(at::Tensor)",)
 
 
-def test_without_a_compiler_nothing_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_nothing_is_blamed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Not a compile error: there was nobody to say so."""
     monkeypatch.setattr("shutil.which", lambda _name: None)
 
-    got = build.for_host(Sources("", CUDA, ()), NAMES)
+    got = build.for_host(Sources("", CUDA, ()), NAMES, tmp_path)
 
     assert isinstance(got, Refusal)
     assert got.kind == "unsupported"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from grader.cuda_host import inline
+from grader.cuda_host import inline, native
 from grader.cuda_host.inline import StoppedError, Watch
 
-CUDA = "int a;\nint b = blokIdx.x;\n"
+CUDA = "__global__ void k() {\n  int b = blokIdx.x;\n}\nint f(int a) { k<<<1, 1>>>(); }\n"
 STUB = '__global__ void k() {\n#error "TODO: implement k"\n}\n'
 # as ninja prints it
 FAILED = """Error building extension 'f': [1/2] /usr/local/cuda/bin/nvcc -c /tmp/x/cuda.cu -o cuda.o
@@ -112,3 +112,30 @@ def test_the_students_own_mistake_in_the_call_is_theirs() -> None:
     """An argument that load_inline does not have."""
     with pytest.raises(TypeError, match="unexpected keyword"):
         Watch(on_host=True).load_inline(name="f", cpp_sources="", cuda_source=CUDA)
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_a_module_without_a_kernel_is_none(asked: list[dict[str, Any]], on_host: bool) -> None:
+    """On a GPU as without one: PyTorch's work is not the submission's."""
+    watch = Watch(on_host=on_host)
+
+    with pytest.raises(StoppedError, match="no kernel"):
+        load(watch, "int f(int a) { return a + 1; }").f(1)
+
+    assert watch.seen.refusal is not None
+    assert watch.seen.refusal.kind == "foreign"
+    assert not asked
+
+
+@pytest.mark.parametrize("at", [0, 4, 9])
+def test_of_many_runs_the_troubled_one_is_told(at: int) -> None:
+    """Wherever it was among them; all are counted."""
+    launch = native.Launch("k", (1, 1, 1), (1, 1, 1), refused=False)
+    seen = inline.Seen(runs=[native.Run(launches=[launch]) for _ in range(10)])
+    seen.runs[at].ended = "signal 11 (SIGSEGV)"
+
+    told = seen.told()
+
+    assert told["runs"][0]["ended"] == "signal 11 (SIGSEGV)"
+    assert len(told["runs"]) == inline.MAX_RUNS
+    assert (told["n_runs"], told["n_launches"]) == (10, 10)

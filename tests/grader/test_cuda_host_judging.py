@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from grader.cuda_host import judging
 from grader.cuda_host.drawing import MAX_SHOWN, draw, shown_places
 from grader.scenarios import Mistake
+from grader.scorecard import Verdict
 from grader.spec import Case, Tolerance, scenario_case
 
 GOOD: dict[str, Any] = {
@@ -21,8 +22,10 @@ GOOD: dict[str, Any] = {
     "pending": "",
     "todo": "",
     "refusal": None,
-    "unsupported": "",
+    "dtype": "",
     "n_calls": 1,
+    "n_runs": 0,
+    "n_launches": 0,
     "runs": [],
 }
 RUN: dict[str, Any] = {
@@ -132,16 +135,18 @@ def test_bounds_count_where_the_case_is_about_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "verdict"),
+    ("other", "verdict"),
     [
         ({"todo": "TODO: implement k"}, "not_implemented"),
         ({"refusal": {"kind": "compile_error", "lines": ["a.cu:1: error"]}}, "compile_error"),
         ({"refusal": {"kind": "compile_error", "lines": []}}, "compile_error"),
         ({"refusal": {"kind": "unsupported", "lines": ["__shfl_sync"]}}, "not_checkable"),
         ({"refusal": {"kind": "timeout", "lines": ["too long"]}}, "timeout"),
-        ({"unsupported": "a tensor of dtype torch.float16"}, "not_checkable"),
+        ({"refusal": {"kind": "foreign", "lines": ["no kernel"]}}, "foreign_kernel"),
+        ({"dtype": "a tensor of dtype torch.float16"}, "wrong_dtype"),
+        ({"raised": "RuntimeError: x is too large"}, "crashed"),
         ({"n_calls": 0}, "foreign_kernel"),
-        ({"runs": [{**RUN, "launches": []}]}, "foreign_kernel"),
+        ({"runs": [{**RUN, "launches": []}], "n_runs": 1}, "foreign_kernel"),
         ({"runs": [{**RUN, "ended": "signal 11 (SIGSEGV)"}]}, "crashed"),
         ({"runs": [{**RUN, "ended": "it took over 10 s", "timed_out": True}]}, "timeout"),
         ({"runs": [{**RUN, "pending": "invalid configuration argument"}]}, "crashed"),
@@ -150,9 +155,9 @@ def test_bounds_count_where_the_case_is_about_them() -> None:
         ({"is_changed": True}, "modified_input"),
     ],
 )
-def test_each_end_has_its_verdict(changed: dict[str, Any], verdict: str) -> None:
+def test_each_end_has_its_verdict(other: dict[str, Any], verdict: str) -> None:
     """However a case ended, with values that would be right."""
-    mistake = judged({**returned(x_of() ** 2), **changed})
+    mistake = judged({**returned(x_of() ** 2), **other})
 
     assert mistake is not None
     assert mistake.verdict == verdict
@@ -160,7 +165,7 @@ def test_each_end_has_its_verdict(changed: dict[str, Any], verdict: str) -> None
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "other",
     [
         {"runs": [{**RUN, "launches": [{**RUN["launches"][0], "grid": []}]}]},
         {"runs": [{**RUN, "findings": [{**FINDING, "thread": [1]}]}]},
@@ -170,10 +175,10 @@ def test_each_end_has_its_verdict(changed: dict[str, Any], verdict: str) -> None
         {"returned": {"kind": "Tensor"}},
     ],
 )
-def test_a_log_of_another_form_is_not_judged(changed: dict[str, Any]) -> None:
+def test_a_log_of_another_form_is_not_judged(other: dict[str, Any]) -> None:
     """The grader makes a protocol error of it."""
     with pytest.raises(ValidationError):
-        judged({**returned(x_of() ** 2), **changed}, on_host=True)
+        judged({**returned(x_of() ** 2), **other}, on_host=True)
 
 
 def test_an_unknown_kind_of_finding_finds_nothing() -> None:
@@ -188,6 +193,58 @@ def test_a_refusal_of_x_counts_where_x_may_be_refused() -> None:
     log = {**GOOD, "returned": None, "raised": "RuntimeError: x must be contiguous"}
 
     assert judged(log, may_refuse=True) is None
+    for scalars in ({}, {"on_host": True}):
+        mistake = judged(log, **scalars)
+        assert mistake is not None
+        assert mistake.verdict == "crashed"
+        assert "x must be contiguous" in mistake.what
+
+
+NASTY: tuple[Any, ...] = (
+    *(None, True, -1, 0, 10**400, -(10**400), 1.5, float("inf"), float("nan")),
+    *("", "x" * 5000, "\ud800", [], [[]], [1, 2, 3, 4], {}, {"kind": "on_cpu"}),
+)
+
+
+def changed(value: Any, path: tuple[Any, ...], put: Any) -> Any:
+    """A copy with what lies at the path replaced."""
+    if not path:
+        return put
+    first, *rest = path
+    if isinstance(value, dict):
+        return {**value, first: changed(value[first], tuple(rest), put)}
+    return [changed(v, tuple(rest), put) if i == first else v for i, v in enumerate(value)]
+
+
+def paths(value: Any) -> list[tuple[Any, ...]]:
+    """Every place in a log."""
+    if not isinstance(value, dict | list):
+        return [()]
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    return [(), *((key, *path) for key, item in inner for path in paths(item))]
+
+
+@pytest.mark.parametrize(
+    "scalars", [{}, {"on_host": True}, {"compiles": True}, {"may_refuse": True}]
+)
+def test_no_forged_log_breaks_the_judge(scalars: dict[str, float]) -> None:
+    """Whatever stands in whatever place: a verdict, or a form that is refused."""
+    run = {**RUN, "findings": [FINDING, {**FINDING, "kind": "race"}]}
+    refusal = {"kind": "compile_error", "lines": ["a line"]}
+    good = {**returned(x_of() ** 2), "runs": [run], "n_runs": 1, "n_launches": 1}
+    n_judged = 0
+
+    for log in (good, {**good, "refusal": refusal}, {**good, "returned": None, "raised": "E: x"}):
+        for path in paths(log):
+            for put in NASTY:
+                try:
+                    mistake = judged(changed(log, path, put), **scalars)
+                except ValidationError:
+                    continue
+                n_judged += 1
+                assert mistake is None or Verdict(mistake.verdict)
+
+    assert n_judged > 100
 
 
 @pytest.mark.parametrize(

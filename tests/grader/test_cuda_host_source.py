@@ -90,3 +90,18 @@ def test_places_stay_where_comments_are_blanked() -> None:
     assert len(blanked) == len(text)
     assert blanked.splitlines()[0].rstrip() == "int n = 1'000'000;"
     assert blanked.index("int m") == text.index("int m")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("__global__ void k(int n) { }\nvoid f() { k<<<1, 2>>>(3); }", True),
+        ("template <class T> __global__ void k() { }\nvoid f() { cudaLaunchKernel(k); }", True),
+        ("__global__ void k(int n);\nvoid f() { k<<<1, 2>>>(3); }", False),
+        ("__global__ void k(int n) { }\n// k<<<1, 2>>>(3);", False),
+        ("// __global__ void k(int n) { }\nvoid f() { k<<<1, 2>>>(3); }", False),
+    ],
+)
+def test_a_kernel_is_defined_and_launched(text: str, want: bool) -> None:
+    """In code, not in comments; a declaration alone is none."""
+    assert source.has_kernel(text) is want

@@ -203,3 +203,21 @@ def test_the_environment_names_no_host_user_or_path() -> None:
     text = env.model_dump_json()
     assert "/" not in text
     assert platform.node() not in text.split('"')
+
+
+@pytest.mark.parametrize(
+    ("has", "levels"),
+    [
+        ({"g++", "nvcc", "ninja"}, ["ok", "ok", "ok"]),
+        ({"clang++"}, ["ok", "ok", "ok"]),
+        (set(), ["warn", "ok", "ok"]),
+    ],
+)
+def test_compilers_of_cuda_are_told(has: set[str], levels: list[str]) -> None:
+    """Without a C++ compiler .cu files are not checked at all; nvcc is for GPU machines."""
+    found = doctor.cuda_findings(lambda name: name if name in has else None)
+
+    assert [finding.level for finding in found] == levels
+    assert [finding.name for finding in found] == ["C++ compiler", "nvcc", "ninja"]
+    assert ("not installed" in found[1].what) is ("nvcc" not in has)
+    assert bool(found[0].advice) is (levels[0] == "warn")

@@ -1,0 +1,138 @@
+"""Tells what a compiler says of the student's sources apart from what our header lacks. Runs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+MAX_LINES = 12
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)\)?:(?:\d+:)? (?:fatal )?error:? ?(?P<what>.*)"
+)
+_UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'")
+
+# names that a compiler reports missing; their groups, in g++'s words and clang's
+_MISSING = re.compile(
+    r"'(?:class |struct )?(?:at::)?(?P<owner>\w+)' has no member named '(?P<member>\w+)'"
+    r"|no member named '(?P<clang_member>\w+)' in '(?:namespace )?(?:\w+::)*(?P<clang_owner>\w+)'"
+    r"|'(?P<in_space>\w+)' is not a member of '(?P<space>[\w:]+)'"
+    r"|'(?P<in_space2>\w+)' in namespace '(?P<space2>[\w:]+)' does not name"
+    r"|'(?P<name>[\w:]+)' (?:was not declared|has not been declared|does not name a type)"
+    r"|(?:undeclared identifier|unknown type name) '(?P<clang_name>\w+)'"
+    r'|"(?:class )?(?:\w+::)*(?P<nvcc_owner>\w+)" has no member "(?P<nvcc_member>\w+)"'
+    r'|identifier "(?P<nvcc_name>[\w:]+)" is undefined'
+)
+_NO_HEADER = re.compile(
+    r"(?P<gcc>[\w./]+): No such file|'(?P<clang>[\w./]+)' file not found|cannot open source file"
+    r" \"(?P<nvcc>[\w./]+)\""
+)
+_KNOWN_ELSEWHERE = re.compile(
+    r"cuda[A-Z]\w*|cu[A-Z]\w*|__\w+|(AT|C10|TORCH)_\w+|k[A-Z]\w*|atomic[A-Z]\w*|tex\w*|surf\w*"
+    r"|at|c10|torch|cub|thrust|cooperative_groups|cg|nvcuda|wmma|cuda|cute|cutlass|pybind11|py"
+    r"|half2?|(__)?nv_\w+|u?(char|short|int|long|longlong)[1-4]|make_\w+"
+    r"|(packed_|generic_packed_)?accessor(32|64)?|(Packed|Generic)?\w*Accessor\w*|RestrictPtrTraits"
+    r"|optional|Half|BFloat16|NoGradGuard|indexing|from_blob|autograd|nn|ArrayRef|TensorBase"
+)
+_LACKING = "not known here: "
+# what computes, and would leave a kernel nothing to do
+_OPERATOR = re.compile(
+    r"(no match for 'operator|invalid operands (to binary expression|of types)"
+    r"|no operator \"[-+*/^]=?\" matches)[^\n]*\n?[^\n]*Tensor"
+)
+_WORK = frozenset(
+    {
+        *("abs", "add", "addcmul", "div", "elu", "erf", "exp", "gelu", "linear", "mul", "multiply"),
+        *("pow", "relu", "sigmoid", "silu", "softmax", "sqrt", "square", "sub", "tanh"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no program.
+
+    "unsupported": the sources may be right, but not for our header, or this machine is at its end;
+    "foreign": they leave the work to PyTorch.
+    """
+
+    kind: Literal["compile_error", "unsupported", "foreign", "timeout"]
+    lines: tuple[str, ...]
+
+
+def refusal(
+    said: str, texts: Mapping[str, str], names: Mapping[str, str], *, ours: bool = True
+) -> Refusal:
+    """A compiler's errors with the source lines they are about; told apart from what we lack.
+
+    Args:
+        said: Its output.
+        texts: The text of "main.cpp" and "cuda.cu".
+        names: What to call them.
+        ours: Whether it compiled against our header, which lacks much, or PyTorch's own.
+    """
+    lines: list[str] = []
+    for line in said.splitlines():
+        if found := _ERROR.match(line):
+            file = found["file"].rpartition("/")[2]
+            lines.append(f"{names.get(file, file)}:{found['line']}: {found['what']}")
+            source_lines = texts.get(file, "").splitlines()
+            number = int(found["line"])
+            if 0 < number <= len(source_lines):
+                lines.append(f"  {source_lines[number - 1].strip()}"[:200])
+        elif found := _UNDEFINED.search(line):
+            lines.append(f"declared and bound, but defined nowhere: {found['name']}")
+    if ours and (work := _work_of_pytorch(said)):
+        return Refusal("foreign", (f"PyTorch's own {work} is to do the work", *lines[:MAX_LINES]))
+    if ours and (lacking := list(_lacking(said))):
+        return Refusal("unsupported", tuple(lacking[:MAX_LINES]))
+    if not lines:
+        # no word of the sources: the compiler itself is at its end
+        return Refusal("unsupported", ("compiler that works", said[:1000]))
+    return Refusal("compile_error", tuple(lines[:MAX_LINES]))
+
+
+def _work_of_pytorch(said: str) -> str:
+    """An operator on tensors among what is lacking, or ""."""
+    if _OPERATOR.search(said):
+        return "arithmetic on tensors"
+    names = (name for name in _lacking(said) if re.split(r"\W+", name)[-1].rstrip("_") in _WORK)
+    return next(names, "")
+
+
+def _lacking(said: str) -> Iterator[str]:
+    """What CUDA or PyTorch have and our header does not, in the errors of a compiler."""
+    for found in _MISSING.finditer(said):
+        groups = found.groupdict()
+        member = groups["member"] or groups["clang_member"] or groups["nvcc_member"]
+        owner = groups["owner"] or groups["clang_owner"] or groups["nvcc_owner"]
+        in_space = groups["in_space"] or groups["in_space2"]
+        name = groups["name"] or groups["clang_name"] or groups["nvcc_name"]
+        if member and (_KNOWN_ELSEWHERE.fullmatch(member) or _has(owner, member)):
+            yield f"{owner}.{member}"
+        elif in_space:
+            space = groups["space"] or groups["space2"]
+            # PyTorch's headers include much of the standard library
+            if space == "std" or _KNOWN_ELSEWHERE.fullmatch(in_space) or hasattr(torch, in_space):
+                yield f"{space}::{in_space}"
+        elif name and _KNOWN_ELSEWHERE.fullmatch(name.partition("::")[0]):
+            yield name
+    for found in _NO_HEADER.finditer(said):
+        header = found["gcc"] or found["clang"] or found["nvcc"]
+        if re.match(
+            r"(torch|ATen|c10|cub|thrust|cuda|cooperative|mma|pybind11|cute|curand)", header
+        ):
+            yield f"#include <{header}>"
+    for line in said.splitlines():
+        if _LACKING in line:
+            yield line.partition(_LACKING)[2]
+
+
+def _has(owner: str | None, member: str) -> bool:
+    """Whether PyTorch's own class has such a member."""
+    if owner in {"torch", "at", "c10"}:
+        return hasattr(torch, member)
+    return owner in {"Tensor", "TensorOptions"} and hasattr(torch.Tensor, member)
