@@ -62,10 +62,24 @@ def _dims_text(dims: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``|got - want| <= atol + rtol * |want|``, elementwise; NaN is always wrong."""
+    """``|got - want| <= atol + rtol * |want| + row * rms``, elementwise; NaN is always wrong.
+
+    ``rms`` is the root mean square of the wanted values along the last axis. Where a row's values are
+    sums of the same terms, rounding errs by a share of it, however small the row is beside others.
+    """
 
     atol: float
     rtol: float
+    row: float = 0.0
+
+    def limit(self, want: torch.Tensor) -> torch.Tensor:
+        """The allowed errors, shape of ``want``."""
+        limit = self.atol + self.rtol * want.abs()
+        if self.row:
+            # an infinite value must not excuse its neighbours
+            finite = want.nan_to_num(0.0, 0.0, 0.0)
+            limit = limit + self.row * finite.square().mean(dim=-1, keepdim=True).sqrt()
+        return limit
 
 
 @dataclass(frozen=True)

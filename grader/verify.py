@@ -98,7 +98,7 @@ def compare(
 ) -> Check | None:
     """Values of one output against the float64 oracle; None when all are within tolerance.
 
-    Right is ``|got - want| <= atol + rtol * |want|`` or both the same infinity. Where the oracle is
+    Right is an error of at most ``tolerance.limit(want)``, or both the same infinity. Where the oracle is
     finite and ``got`` is not, the verdict is non_finite, else ``wrong_verdict``.
 
     Args:
@@ -111,7 +111,7 @@ def compare(
     """
     got = got.detach().double()
     want = want.detach().double()
-    limit = tolerance.atol + tolerance.rtol * want.abs()
+    limit = tolerance.limit(want)
     # "not within" rather than "beyond", so that NaN counts as wrong; an infinite want has an
     # infinite limit, which would let anything pass
     within = torch.isfinite(want) & ((got - want).abs() <= limit)

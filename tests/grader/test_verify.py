@@ -59,6 +59,17 @@ def test_beyond_tolerance(got: float, want: float, verdict: Verdict) -> None:
     assert check.verdict is verdict
 
 
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_row_is_judged_by_its_own_size(value: float) -> None:
+    """A quarter of each row's root mean square, 4 and 0.125; what is not finite adds nothing."""
+    want = torch.tensor([[4.0, -4.0], [0.125, 0.125], [value, 0.0]], dtype=torch.float64)
+
+    limit = Tolerance(atol=0.5, rtol=0.0, row=0.25).limit(want)
+
+    assert limit[:2].tolist() == [[1.5, 1.5], [0.53125, 0.53125]]
+    assert limit[2, 1] == 0.5
+
+
 def test_message_says_where_what_and_how_to_rerun() -> None:
     """The first wrong value with its index, got, want, allowed; the pattern; the command."""
     want = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], dtype=torch.float64)

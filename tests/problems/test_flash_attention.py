@@ -1,4 +1,4 @@
-"""flash_attention: its oracle in chunks, and its solution on a GPU that copies tiles by itself.
+"""flash_attention: its oracle in chunks, its tolerance in benchmarks, and its solution on a GPU that copies tiles by itself.
 
 The simulator poses as an A100, so that what is graded in it loads tiles through pointers.
 """
@@ -6,6 +6,7 @@ The simulator poses as an A100, so that what is graded in it loads tiles through
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,16 @@ import torch
 from grader.checks.trial import grad_outputs, oracle
 from grader.discover import REFERENCE, load_problem
 from grader.grading import Grading, Request, opened
+from grader.measure.fill import make_inputs
+from grader.measure.verification import as_case
 from grader.scorecard import Verdict
 from grader.seen import CompiledKernel
-from grader.spec import Group
+from grader.spec import BenchmarkCase, Group
 
 PROBLEM = load_problem("flash_attention")
 SHORTEST = 64  # of the rows that are described
 GROUPS: tuple[Group, ...] = ("forward", "backward", "memory")
+N = 2048  # queries and keys of a benchmark on a CPU
 
 
 def plain(
@@ -59,6 +63,62 @@ def test_the_oracle_in_chunks_is_the_plain_formula(
     torch.testing.assert_close(
         torch.autograd.grad(got, leaves, sent), torch.autograd.grad(want, leaves, sent)
     )
+
+
+def kernel(
+    given: list[torch.Tensor], sent: torch.Tensor, dtype: torch.dtype, *, is_causal: bool, keys: int
+) -> dict[str, torch.Tensor]:
+    """What a kernel computes in the benchmark: scores and sums in float32, factors in ``dtype``.
+
+    It looks at the first ``keys`` keys only, and scales q before it is rounded, as some do.
+    """
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return x.to(dtype).float()
+
+    (q, k, v), do, scale = [x.float() for x in given], sent.float(), given[0].shape[-1] ** -0.5
+    scores = rounded(q * scale) @ k.mT
+    scores[..., keys:] = -torch.inf
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+    highest = scores.amax(dim=-1, keepdim=True)
+    weights = (scores - highest).exp()
+    total = weights.sum(dim=-1, keepdim=True)
+    y = rounded(rounded(weights) @ v / total)
+    p = weights / total
+    ds = rounded(p * (do @ v.mT - (do * y).sum(dim=-1, keepdim=True)))
+    grads = {"q": ds @ k * scale, "k": ds.mT @ q * scale, "v": rounded(p).mT @ do}
+    return {"y": y, **{f"grad:{name}": rounded(grad) for name, grad in grads.items()}}
+
+
+@pytest.mark.parametrize(("keys", "room"), [(N, 4), (N - N // 16, 1)])
+@pytest.mark.parametrize("benchmark", PROBLEM.benchmark_cases, ids=lambda case: case.id)
+def test_kernels_have_room_in_the_benchmark_unless_they_skip_keys(
+    benchmark: BenchmarkCase, keys: int, room: int
+) -> None:
+    """Four times the errors of an honest kernel pass; without a sixteenth of the keys all is wrong."""
+    case = as_case(replace(benchmark, dims={**benchmark.dims, "B": 1, "NQ": N, "NK": N}))
+    is_causal = bool(case.scalars["is_causal"])
+    specs = [replace(spec, shape=(1, N, case.dims["D"])) for spec in benchmark.inputs]
+    given = make_inputs(specs, 1, torch.device("cpu"))
+    sent = torch.randn(given[0].shape, generator=torch.Generator().manual_seed(2)).to(
+        given[0].dtype
+    )
+    leaves = [x.detach().double().requires_grad_() for x in given]
+    y = PROBLEM.oracle(*leaves, is_causal)
+    grads = torch.autograd.grad(y, leaves, sent.double())
+    want = dict(zip(("y", "grad:q", "grad:k", "grad:v"), (y.detach(), *grads), strict=True))
+
+    with torch.no_grad():
+        got = kernel(given, sent, given[0].dtype, is_causal=is_causal, keys=keys)
+
+    right = {
+        name: bool(
+            ((got[name] - value).abs() * room <= PROBLEM.tolerance(case, name).limit(value)).all()
+        )
+        for name, value in want.items()
+    }
+    assert right == dict.fromkeys(want, keys == N)
 
 
 @pytest.fixture

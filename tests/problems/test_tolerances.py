@@ -1,7 +1,8 @@
 """A tolerance lets honest rounding through with room to spare, and nothing else.
 
 For every case: the staff solution and PyTorch's own operators stay within a quarter of it; zeros do
-not pass. A float32 case refuses float16 arithmetic, but where tensor cores may round to TF32, which
+not pass, and in a benchmark zeros pass in no part of the rows, which would save work. A float32
+case refuses float16 arithmetic, but where tensor cores may round to TF32, which
 keeps no more bits: there only the case that announces ieee refuses both. That the other cases let TF32
 through is part of the first: the simulator rounds as tensor cores do.
 """
@@ -19,12 +20,20 @@ from grader import inputs
 from grader.checks.trial import double_leaves, grad_outputs
 from grader.discover import REFERENCE, load_problem, problem_names
 from grader.grading import Request, opened
+from grader.measure.fill import make_inputs
+from grader.measure.verification import as_case
 from grader.sandbox.launcher import Launcher
 from grader.scorecard import Verdict
 from grader.spec import BenchmarkCase, Case, Inputs, Problem, Tolerance
 
 SEED = 20261130
 ROOM = 4
+# sizes of benchmarks here: enough rows, and rows long enough, for the last to differ from the first
+LARGEST = 2048
+# values that count as a row of an output which has one axis
+ROW = 64
+# of a causal query that sees one key, for one, the gradient is 0
+RIGHTLY_ZERO = 0.01
 Values: TypeAlias = "dict[str, torch.Tensor]"
 GROUPS: tuple[Literal["forward", "backward"], ...] = ("forward", "backward")
 PROBLEMS = [p for p in map(load_problem, problem_names()) if p.kind == "kernel"]
@@ -104,7 +113,7 @@ def beyond(problem: Problem, case: Case, got: Values, want: Values, room: float 
     wrong = []
     for name, wanted_value in want.items():
         tolerance, value = problem.tolerance(case, name), got[name].double()
-        limit = (tolerance.atol + tolerance.rtol * wanted_value.abs()) / room
+        limit = tolerance.limit(wanted_value) / room
         within = torch.isfinite(wanted_value) & ((value - wanted_value).abs() <= limit)
         if not bool((within | (value == wanted_value)).all()):
             share = ((value - wanted_value).abs() / limit).nan_to_num(float("inf")).max() / room
@@ -138,7 +147,7 @@ def test_solution_has_room(problem: Problem, launcher: Launcher) -> None:
 
     def quarter(case: Case | BenchmarkCase, output: str) -> Tolerance:
         whole = problem.tolerance(case, output)  # type: ignore[arg-type]  # a Case here
-        return Tolerance(whole.atol / ROOM, whole.rtol / ROOM)
+        return Tolerance(whole.atol / ROOM, whole.rtol / ROOM, whole.row / ROOM)
 
     request = Request(
         REFERENCE / problem.name / "solution.py", (problem.name,), device="cpu", seed=SEED
@@ -201,3 +210,46 @@ def test_tf32_fails_where_ieee_is_announced(problem: Problem, case: Case, group:
     got = wanted(problem, case, cast(given, tf32), group)
 
     assert beyond(problem, case, got, wanted(problem, case, given, group))
+
+
+def reduced(case: BenchmarkCase) -> BenchmarkCase:
+    """The benchmark at sizes for a CPU, one batch of it."""
+    dims = {axis: 1 if axis == "B" else min(size, LARGEST) for axis, size in case.dims.items()}
+    size = {whole: dims[axis] for axis, whole in case.dims.items()}
+    assert all(spec.stride is None for spec in case.inputs)
+    inputs = tuple(replace(s, shape=tuple(size[n] for n in s.shape)) for s in case.inputs)
+    return replace(case, dims=dims, inputs=inputs)
+
+
+def share_of_zeros_passed(problem: Problem, case: Case, name: str, want: torch.Tensor) -> float:
+    """The share of an output's rows that may be all zeros."""
+    beyond_limit = want.abs() > problem.tolerance(case, name).limit(want)
+    rows = beyond_limit.reshape(-1, want.shape[-1] if want.ndim > 1 else ROW)
+    return 1 - float(rows.any(dim=-1).double().mean())
+
+
+@pytest.mark.parametrize(
+    ("problem", "benchmark"),
+    [
+        pytest.param(problem, case, id=f"{problem.name}-{case.id}")
+        for problem in PROBLEMS
+        for case in problem.benchmark_cases
+    ],
+)
+def test_zeros_in_any_row_of_a_benchmark_fail(problem: Problem, benchmark: BenchmarkCase) -> None:
+    """A timed kernel that leaves rows out, of the result or of a gradient, is wrong."""
+    small = reduced(benchmark)
+    case = as_case(small)
+    drawn = make_inputs(small.inputs, SEED, torch.device("cpu"))
+    given: Inputs = dict(zip((spec.name for spec in small.inputs), drawn, strict=True))
+    given |= small.scalars
+    groups = GROUPS if problem.differentiable else GROUPS[:1]
+
+    passed = {
+        name: share_of_zeros_passed(problem, case, name, want)
+        for group in groups
+        for name, want in wanted(problem, case, given, group).items()
+    }
+
+    assert passed
+    assert all(share <= RIGHTLY_ZERO for share in passed.values()), passed
