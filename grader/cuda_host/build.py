@@ -23,6 +23,7 @@ CPU_LIMIT_S = 60  # of one compiler; the reference takes 1, with nvcc 3
 # a machine that is busy with other things is no fault of the sources
 WALL_LIMIT_S = 120.0
 NVCC_ARCH = "sm_90"
+BUSY = Refusal("unsupported", (f"machine that compiles it within {WALL_LIMIT_S:g} s",))
 
 _HOST_FLAGS = ("-std=c++17", "-w", "-fPIE", "-fdiagnostics-color=never")
 # each access calls __tsan_read4 or its like; runtime.cpp holds these functions
@@ -92,7 +93,7 @@ def for_host(sources: Sources, names: Mapping[str, str], scratch: Path) -> Path 
         del steps["runtime"]
     said = _run(steps, folder)
     if said is None:
-        return _busy()
+        return BUSY
     if why := said.get("runtime"):
         return Refusal("unsupported", ("C++ compiler that works", why[:1000]))
     _runtimes[compiler, scratch] = runtime
@@ -103,7 +104,7 @@ def for_host(sources: Sources, names: Mapping[str, str], scratch: Path) -> Path 
     link = (compiler, "-pie", str(runtime), "main.o", "cuda.o", "-o", "program")
     said = _run({"link": link}, folder)
     if said is None:
-        return _busy()
+        return BUSY
     return _refused(said["link"], texts, names) if said["link"] else folder / "program"
 
 
@@ -116,7 +117,7 @@ def nvcc_refusal(sources: Sources, names: Mapping[str, str], scratch: Path) -> R
     flags = ("-std=c++17", f"-arch={NVCC_ARCH}", "-I", str(HERE), "-I", str(folder), "-w")
     said = _run({"nvcc": ("nvcc", *flags, "-c", "checked.cu", "-o", "checked.o")}, folder)
     if said is None:
-        return _busy()
+        return BUSY
     return _refused(said["nvcc"], {"cuda.cu": sources.cuda}, names) if said["nvcc"] else None
 
 
@@ -169,7 +170,3 @@ def _refused(said: str, texts: Mapping[str, str], names: Mapping[str, str]) -> R
     if _CPU_LIMIT_REACHED in said:
         return Refusal("timeout", (f"compiling took over {CPU_LIMIT_S} s",))
     return refusal(said, texts, names)
-
-
-def _busy() -> Refusal:
-    return Refusal("unsupported", (f"machine that compiles it within {WALL_LIMIT_S:g} s",))

@@ -181,7 +181,7 @@ class Watch:
         """Compiled once; what did not come about because this machine is busy is tried again."""
         if wanted not in self._built:
             made = build.for_host(wanted, self._named[wanted], self.scratch)
-            if isinstance(made, Refusal) and made.kind == "unsupported":
+            if made is build.BUSY:
                 return made
             self._built[wanted] = made
         return self._built[wanted]

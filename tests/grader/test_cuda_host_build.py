@@ -113,7 +113,7 @@ def test_who_computes_for_long_and_who_waits_are_told_apart(
 
     assert slow.kind == "timeout"
     assert build._run({"slow": ("sleep", "5")}, tmp_path) is None
-    assert build._busy().kind == "unsupported"
+    assert build.BUSY.kind == "unsupported"
 
 
 def test_a_compiler_has_its_limit_of_processor_time(
