@@ -84,6 +84,39 @@ def has_form(value: Any, form: Any) -> bool:
     return type(value) in (form if isinstance(form, set) else {form})
 
 
+def flat(*given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of several calls as one case can hold them: no lists, one level of names.
+
+    >>> flat({"n": 3, "at": [7, 8]}, {"n": 4})
+    {'0.n': 3, '0.at.0': 7, '0.at.1': 8, '1.n': 4}
+    """
+    names: dict[str, Any] = {}
+    for i, arguments in enumerate(given):
+        for name, value in arguments.items():
+            if isinstance(value, list):
+                names |= {f"{i}.{name}.{j}": item for j, item in enumerate(value)}
+            else:
+                names[f"{i}.{name}"] = value
+    return names
+
+
+def rounds(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What ``flat`` was given.
+
+    >>> rounds({"0.n": 3, "0.at.0": 7, "0.at.1": 8, "1.n": 4})
+    [{'n': 3, 'at': [7, 8]}, {'n': 4}]
+    """
+    calls: dict[str, dict[str, Any]] = {}
+    for key, value in arguments.items():
+        number, name, *index = key.split(".")
+        given = calls.setdefault(number, {})
+        if index:
+            given.setdefault(name, []).append(value)
+        else:
+            given[name] = value
+    return list(calls.values())
+
+
 def shown(value: Any) -> str:
     """One value of a log in words: ``3``, ``'red'``, ``a Tensor: tensor([1.])``."""
     if isinstance(value, Mapping) and value.keys() == _FOREIGN:

@@ -11,6 +11,7 @@ record, which take longer than the drawn times, makes a plain copy of those time
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -18,18 +19,23 @@ from typing import Any, NamedTuple
 
 import torch
 
-from grader.scenarios import Log, Mistake, is_number, shown
+from grader.scenarios import Log, Mistake, has_form, is_number, shown
 from grader.spec import Case, Inputs, scenario, scenario_case
 
 RTOL = 0.005  # of times: rounding them to 0.01 ms is no mistake
 MAX_HOST_MS = 0.06  # what reading clocks, recording and waiting add to a trial, several times over
-MAX_NS = 1e18  # thirty years, and no number that arithmetic cannot take
 COMPILE_US = 100_000
 MAX_TOLD = 8  # records of a trial in a message
 # a GPU of today multiplies float16 matrices at half this rate; not waiting shows 100 times as much
 MAX_FLOPS_PER_MS = 5e12
 REAL_SIZES = (2048, 8192)
-MIN_RATIO = 4.0  # of 64: small products do not fill a GPU, and others may use it
+# beside what scenario.py measures: others may use the GPU, so less than half of a time that it showed
+# before and after, within a fifth, is too little, and nothing is said where those two differ by more
+LEAST_OF_OWN, MAX_OWN_RATIO = 0.5, 1.2
+RTOL_SUMMARY = 1e-6  # of the median: float32 rounds by 6e-8
+# what scenario.py logs: what happened, when, and a number; of a real GPU, one of these by size
+_RECORD = (str, object, object)
+_REAL = {"returned": object, "n_runs": object, "wall_ms": object, "own_ms": (object, object)}
 CLOCKS = {"perf_counter", "monotonic", "time", "process_time", "thread_time"}
 
 
@@ -102,8 +108,9 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
         return _judge_summary([float(v) for v in arguments.values()], log.get("returned"))
     if case.id == "matmul" and "records" not in log:
         return _judge_real(int(arguments["num_warmups"]), int(arguments["num_trials"]), log)
-    records, n_runs, n_dropped = (log.get(key) for key in ("records", "n_runs", "n_dropped"))
-    if not isinstance(records, list) or not all(map(_is_record, records)):
+    records: Any = log.get("records")
+    n_runs = log.get("n_runs")
+    if not has_form(records, [_RECORD]) or not all(map(_is_record, records)):
         return Mistake("the log of the scenario holds no records", verdict="protocol_error")
     num_warmups, num_trials = int(arguments["num_warmups"]), int(arguments["num_trials"])
     mistake = _form(log.get("returned"), n_runs, num_warmups, num_trials)
@@ -121,20 +128,12 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
         tuple(map(float, log["returned"])),
     )
     if seen.fits(seen.returned, num_warmups):
-        return None if n_dropped else _made_up(seen)
+        return _made_up(seen)
     return next(mistake for cause in CAUSES if (mistake := cause(seen)) is not None)
 
 
-def _is_record(record: Any) -> bool:
-    if not isinstance(record, list) or len(record) != 3:  # noqa: PLR2004  what, when, number
-        return False
-    what, when, number = record
-    return isinstance(what, str) and _is_time(when) and _is_time(number)
-
-
-def _is_time(value: Any) -> bool:
-    """A number that arithmetic can take; an int of a thousand digits cannot be a float."""
-    return is_number(value) and 0 <= value < MAX_NS
+def _is_record(record: Sequence[Any]) -> bool:
+    return all(map(is_number, record[1:]))
 
 
 def _in_ms(what: str, number: float) -> float:
@@ -148,7 +147,7 @@ def _form(returned: Any, n_runs: Any, num_warmups: int, num_trials: int) -> Mist
         what = f"got {shown(returned)[:200]}, want a list of {num_trials} times in ms"
         return Mistake(what, (advice,), "wrong_type")
     for i, time in enumerate(returned):
-        if not _is_time(time) or time == 0:
+        if not is_number(time) or time <= 0:
             what = f"the time of trial {i} is {shown(time)[:200]}, want a positive number of ms"
             return Mistake(what)
     wrong = _counted(len(returned), n_runs, num_warmups, num_trials)
@@ -292,6 +291,8 @@ CAUSES: tuple[Callable[[Seen], Mistake | None], ...] = (
 def _made_up(seen: Seen) -> Mistake | None:
     """Times that no two readings around the call, and no two events, are apart."""
     between_events = [h.number for h in seen.happenings if h.what == "elapsed"]
+    # two times since one event, too, are a time
+    between_events += [abs(b - a) for a, b in itertools.pairwise(between_events)]
     for trial, got in enumerate(seen.returned):
         before, _, after = _around(seen, seen.num_warmups + trial)
         between_readings = [
@@ -310,7 +311,7 @@ def _made_up(seen: Seen) -> Mistake | None:
 
 def _judge_summary(times: Sequence[float], got: Any) -> Mistake | None:
     want = statistics.median(times)
-    if _is_time(got) and math.isclose(got, want, rel_tol=1e-9):
+    if is_number(got) and math.isclose(got, want, rel_tol=RTOL_SUMMARY):
         return None
     details = [f"summarize({[round(time, 3) for time in times]})"]
     known = {
@@ -320,24 +321,23 @@ def _judge_summary(times: Sequence[float], got: Any) -> Mistake | None:
         "the lower of the two in the middle": statistics.median_low(times),
         "the upper of the two in the middle": statistics.median_high(times),
     }
-    if _is_time(got):
+    if is_number(got):
         details += [
             f"this is {what}"
             for what, value in known.items()
-            if math.isclose(got, value, rel_tol=1e-9)
+            if math.isclose(got, value, rel_tol=RTOL_SUMMARY)
         ][:1]
     return Mistake(f"got {shown(got)[:200]}, want the median, {want:.6g}", tuple(details))
 
 
 def _judge_real(num_warmups: int, num_trials: int, log: Log) -> Mistake | None:
     """Matrix products on the real GPU: right is what physics and the clock on the wall allow."""
-    medians = []
     for size in REAL_SIZES:
-        one = log.get(f"matmul_{size}")
-        if not isinstance(one, dict) or not _is_time(one.get("wall_ms")):
+        one: Any = log.get(f"matmul_{size}")
+        if not has_form(one, _REAL) or not all(map(is_number, (one["wall_ms"], *one["own_ms"]))):
             return Mistake("the log of the scenario is not of its form", verdict="protocol_error")
-        returned: Any = one.get("returned")
-        mistake = _form(returned, one.get("n_runs"), num_warmups, num_trials)
+        returned: Any = one["returned"]
+        mistake = _form(returned, one["n_runs"], num_warmups, num_trials)
         if mistake is not None:
             return mistake
         product = f"a product of two {size} x {size} matrices in float16"
@@ -350,11 +350,10 @@ def _judge_real(num_warmups: int, num_trials: int, log: Log) -> Mistake | None:
         if sum(returned) > one["wall_ms"]:
             what = f"got {sum(returned):.4g} ms for all trials of {product}"
             return Mistake(what, (f"benchmark as a whole took {one['wall_ms']:.4g} ms",))
-        medians.append(median)
-    small, large = medians
-    if large < MIN_RATIO * small:
-        what = f"got {small:.3g} ms and {large:.3g} ms for matrices of {REAL_SIZES} rows"
-        return Mistake(what, ("the larger product is 64 times the work: time one call a trial",))
+        fast_ms, slow_ms = sorted(one["own_ms"])
+        if slow_ms < MAX_OWN_RATIO * fast_ms and median < LEAST_OF_OWN * fast_ms:
+            advice = f"events on this GPU show {fast_ms:.3g} ms, before your benchmark and after it"
+            return Mistake(f"got {median:.3g} ms for {product}", (advice, "wait for the GPU"))
     return None
 
 

@@ -4,15 +4,20 @@ Its clock stands still but for what the submission does: reading a clock, record
 launching cost the host a little, the work itself runs on the device meanwhile, and only who waits
 for it sees the time that it takes. What happened is the log; the verifier judges it.
 
-Not modelled: CUDA graphs, several devices, other ways to wait than those named here.
+Not modelled: CUDA graphs, several devices, other ways to wait than those named here, and clocks that
+a file beside the submission has imported by name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import statistics
+import sys
 import time
 import timeit
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Self
 from unittest import mock
@@ -28,8 +33,14 @@ CLOCK_NS, RECORD_NS, QUERY_NS, SYNCHRONIZE_NS = 200, 2_000, 5_000, 5_000
 BOOT_NS = 3_600_000_000_000  # perf_counter starts at any value
 EPOCH_NS = 1_800_000_000_000_000_000  # so does time.time, at a date
 MAX_RUNS = 1000
-MAX_RECORDS = 800  # a log has 48 KiB
+# a log has 48 KiB. Of what is neither run nor elapsed the first and the last between two runs are
+# kept, and each elapsed time once, so that readings in a loop push out none that times are taken from
+MAX_BETWEEN = 5
+MAX_ELAPSED = 200
+MAX_RECORDS = 800
+CUDA = torch.device("cuda", 0)
 REAL_SIZES = (2048, 8192)  # of the matrices on a real GPU
+N_OWN = 5  # products that are timed here, before and after the submission
 
 
 class Device:
@@ -46,17 +57,33 @@ class Device:
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
-        self.now = self.waited = self.n_runs = self.n_dropped = 0
+        self.now = self.waited = self.n_runs = self.n_between = 0
         self.streams = [Stream(self)]
         self.busy_until: dict[int, int] = {0: _ns(arguments["pending_us"])}
         self.records: list[tuple[str, int, int | float]] = []
+        self.elapsed: set[int | float] = set()
+        self.latest: deque[tuple[str, int, int | float]] = deque(maxlen=MAX_BETWEEN)
 
     def log(self, what: str, when: int, number: float) -> None:
-        """Keep one record, while there is room."""
-        if len(self.records) < MAX_RECORDS:
-            self.records.append((what, when, number))
+        """Keep one record, while there is room for its kind."""
+        record = what, when, number
+        if what == "elapsed":
+            if number not in self.elapsed and len(self.elapsed) < MAX_ELAPSED:
+                self.elapsed.add(number)
+                self.records.append(record)
+        elif what == "run":
+            self.records = [*self.told(), record]
+            self.n_between = 0
+            self.latest.clear()
+        elif self.n_between < MAX_BETWEEN:
+            self.n_between += 1
+            self.records.append(record)
         else:
-            self.n_dropped += 1
+            self.latest.append(record)
+
+    def told(self) -> list[tuple[str, int, int | float]]:
+        """What was kept by now."""
+        return [*self.records, *self.latest][:MAX_RECORDS]
 
     def run(self) -> Result:
         """Launch one call's work on the current stream."""
@@ -101,6 +128,8 @@ class Device:
 class Result:
     """What run() returns: on the device, and looking at it moves it to the host."""
 
+    device, is_cuda = CUDA, True
+
     def __init__(self, device: Device) -> None:
         self._device = device
 
@@ -135,7 +164,7 @@ class Result:
 class Stream:
     """torch.cuda.Stream of the device."""
 
-    device = "cuda:0"
+    device = CUDA
 
     def __init__(self, device: Device, stream_id: int = 0) -> None:
         self._device, self.stream_id = device, stream_id
@@ -237,13 +266,12 @@ def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[st
     if kind == "matmul" and (matrices := _on_a_real_gpu()):
         return _on_the_real_one(submission, matrices, asked)
     device = Device(arguments)
-    with _in_place(device, submission):
-        returned = submission.benchmark(device.run, **asked)
+    with _in_place(device), _imported_anew(submission) as again:
+        returned = again.benchmark(device.run, **asked)
     return {
         "returned": _numbers(returned),
         "n_runs": device.n_runs,
-        "records": device.records,
-        "n_dropped": device.n_dropped,
+        "records": device.told(),
     }
 
 
@@ -270,14 +298,34 @@ def _on_the_real_one(
             # one element: what item() and float() take, as on the modelled GPU
             return (a @ a)[0, 0]
 
-        torch.cuda.synchronize()
+        before_ms = _by_events(multiply)
+        n_runs = 0
         began = time.perf_counter()
         returned = submission.benchmark(multiply, **asked)
         torch.cuda.synchronize()
         wall_ms = 1e3 * (time.perf_counter() - began)
-        seen = {"returned": _numbers(returned), "n_runs": n_runs, "wall_ms": wall_ms}
-        log[f"matmul_{len(a)}"] = seen
+        log[f"matmul_{len(a)}"] = {
+            "returned": _numbers(returned),
+            "n_runs": n_runs,
+            "wall_ms": wall_ms,
+            "own_ms": [before_ms, _by_events(multiply)],
+        }
     return log
+
+
+def _by_events(multiply: Callable[[], torch.Tensor]) -> float:
+    """What one product takes on this GPU, as other work on it leaves it, in ms."""
+    multiply()
+    event: Any = torch.cuda.Event  # which torch leaves untyped
+    times_ms: list[float] = []
+    for _ in range(N_OWN):
+        start, stop = event(enable_timing=True), event(enable_timing=True)
+        start.record()
+        multiply()
+        stop.record()
+        torch.cuda.synchronize()
+        times_ms.append(start.elapsed_time(stop))
+    return statistics.median(times_ms)
 
 
 def _number(value: Any) -> Any:
@@ -294,62 +342,97 @@ def _ns(us: float) -> int:
 
 
 @contextlib.contextmanager
-def _in_place(device: Device, submission: ModuleType) -> Iterator[None]:
-    """Have torch.cuda and time act on the device, also where a name was imported from them."""
-    functions = _functions(device)
-    replaced = {
-        id(getattr(module, name)): new
-        for module, named in functions.items()
-        for name, new in named.items()
-    }
-    own = {name: replaced[id(v)] for name, v in vars(submission).items() if id(v) in replaced}
+def _in_place(device: Device) -> Iterator[None]:
+    """Have torch.cuda and time act on the device."""
     with contextlib.ExitStack() as stack:
         # tensors on "cuda" may be made, for what else a careful benchmark does
         stack.enter_context(simulator.pretend_gpu())
-        for module, named in functions.items():
+        for module, named in _functions(device).items():
             stack.enter_context(mock.patch.multiple(module, **named))
-        if own:
-            stack.enter_context(mock.patch.multiple(submission, **own))
         yield
 
 
-def _functions(device: Device) -> dict[ModuleType, dict[str, Any]]:
-    def made_stream(*_args: Any, **_kwargs: Any) -> Stream:
-        stream = Stream(device, len(device.busy_until))
-        device.busy_until[stream.stream_id] = 0
+@contextlib.contextmanager
+def _imported_anew(submission: ModuleType) -> Iterator[ModuleType]:
+    """The submission once more, so that a clock that it takes while it is imported is the device's.
+
+    That is a name imported from time, the default of a parameter, an attribute of a class.
+    """
+    name = submission.__name__
+    spec = importlib.util.spec_from_file_location(name, submission.__file__ or "")
+    assert spec is not None
+    assert spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
+    sys.modules[name] = again
+    try:
+        spec.loader.exec_module(again)
+        yield again
+    finally:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+
+
+def _functions(gpu: Device) -> dict[ModuleType, dict[str, Any]]:
+    """By module, what takes time or waits; parameters are named as in torch."""
+
+    def made_event(
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
+    ) -> Event:
+        return Event(gpu, enable_timing)
+
+    def made_event_of_any_device(device: Any = None, **settings: bool) -> Event:
+        return made_event(**settings)
+
+    def made_stream(device: Any = None, priority: int = 0, **_more: Any) -> Stream:
+        stream = Stream(gpu, len(gpu.busy_until))
+        gpu.busy_until[stream.stream_id] = 0
         return stream
 
-    def made_event(*args: Any, enable_timing: bool = False, **_kwargs: Any) -> Event:
-        return Event(device, bool(args and args[0] is True) or enable_timing)
+    def synchronize(device: Any = None) -> None:
+        gpu.wait()
 
-    def synchronize(*_args: Any) -> None:
-        device.wait()
+    def current_stream(device: Any = None) -> Stream:
+        return gpu.streams[-1]
 
-    def sleep(seconds: float) -> None:
-        device.now += _ns(1e6 * seconds)
+    def default_stream(device: Any = None) -> Stream:
+        return gpu.streams[0]
+
+    def set_stream(stream: Stream) -> None:
+        gpu.streams[-1] = stream
+
+    def sleep(seconds: float, /) -> None:
+        gpu.now += _ns(1e6 * seconds)
 
     clocks = ("perf_counter", "monotonic", "time", "process_time", "thread_time")
-    host = {name: lambda name=name: device.read(name) / 1e9 for name in clocks}
-    host |= {f"{name}_ns": lambda name=name: device.read(name) for name in clocks}
-    cuda = {
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "init": lambda: None,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda *_: None,
-        "empty_cache": lambda: None,
+    host = {name: lambda name=name: gpu.read(name) / 1e9 for name in clocks}
+    host |= {f"{name}_ns": lambda name=name: gpu.read(name) for name in clocks}
+    of_any_device = {
         "synchronize": synchronize,
-        "current_stream": lambda *_: device.streams[-1],
-        "default_stream": lambda *_: device.streams[0],
+        "current_stream": current_stream,
+        "set_stream": set_stream,
+    }
+    cuda = of_any_device | {
+        "default_stream": default_stream,
         "stream": lambda stream: stream or contextlib.nullcontext(),
         "Stream": made_stream,
         "Event": made_event,
     }
+    accelerator = of_any_device | {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device_index": lambda: CUDA.index,
+        "current_accelerator": lambda check_available=False: torch.device(CUDA.type),
+    }
     return {
         time: host | {"sleep": sleep},
         timeit: {"default_timer": host["perf_counter"]},
-        torch: {"Event": made_event},
+        torch: {"Event": made_event_of_any_device, "Stream": made_stream},
         torch.cuda: cuda,
-        torch.accelerator: {"synchronize": synchronize, "is_available": lambda: True},
+        torch.accelerator: accelerator,
     }

@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 
-from grader.scenarios import Log, Mistake, is_number, shown
+from grader.scenarios import Log, Mistake, flat, is_number, rounds, shown
 from grader.spec import Case, Inputs, scenario, scenario_case
 
 # one SM of an H100 or H200: CUDA C++ Programming Guide, compute capability 9.0
 WARPS, BLOCKS, SHARED_BYTES, PART_REGISTERS = 64, 32, 228 * 1024, 65536 // 4
 
 N_ROUNDS = 12  # calls of a case that draws its arguments
-MAX_NUMBER = 1e30  # far above all that is asked for
 MAX_TOLD_CHARS = 200
 RTOL = 1e-6  # of shares and intensities: another order of operations, no rounding to digits
 
@@ -154,7 +153,7 @@ def make_inputs(case: Case, rng: torch.Generator) -> Inputs:
     if case.scalars:
         return dict(case.scalars)
     function = case.id.partition("-")[0]
-    return _flat(*(_drawn(function, _Dice(rng)) for _ in range(N_ROUNDS)))
+    return flat(*(_drawn(function, _Dice(rng)) for _ in range(N_ROUNDS)))
 
 
 class _Dice:
@@ -213,34 +212,14 @@ def _drawn_addresses(function: str, dice: _Dice) -> dict[str, Any]:
     }
 
 
-def _flat(*rounds: Mapping[str, Any]) -> Inputs:
-    flat: Inputs = {}
-    for i, given in enumerate(rounds):
-        for name, value in given.items():
-            if isinstance(value, list):
-                flat |= {f"{i}.{name}.{j}": item for j, item in enumerate(value)}
-            else:
-                flat[f"{i}.{name}"] = value
-    return flat
-
-
-def _rounds(arguments: Inputs) -> list[dict[str, Any]]:
-    rounds: dict[str, dict[str, Any]] = {}
-    for key, value in arguments.items():
-        number, name, *index = key.split(".")
-        given = rounds.setdefault(number, {})
-        given[name] = [*given.get(name, []), value] if index else value
-    return list(rounds.values())
-
-
 def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
     """The first call whose answer is not the wanted one, with what decides it."""
-    function, rounds = case.id.partition("-")[0], _rounds(arguments)
+    function, calls = case.id.partition("-")[0], rounds(arguments)
     returned = log.get("returned")
-    if not isinstance(returned, list) or len(returned) != len(rounds):
-        what = f"the log of the scenario does not hold {len(rounds)} answers"
+    if not isinstance(returned, list) or len(returned) != len(calls):
+        what = f"the log of the scenario does not hold {len(calls)} answers"
         return Mistake(what, verdict="protocol_error")
-    for given, got in zip(rounds, returned, strict=True):
+    for given, got in zip(calls, returned, strict=True):
         wanted, how = MODELS[function](**given)
         mistake = _compared(_RETURNED[function], got, wanted)
         if mistake is not None:
@@ -266,13 +245,8 @@ def _is_right(got: Any, want: Any) -> bool:
     if isinstance(want, frozenset):
         return isinstance(got, str) and got in want
     if isinstance(want, float):
-        return _is_usual(got) and math.isclose(got, want, rel_tol=RTOL)
-    return _is_usual(got) and bool(got == want)
-
-
-def _is_usual(value: Any) -> bool:
-    """A number that arithmetic can take: an int of a thousand digits is no float."""
-    return is_number(value) and abs(value) < MAX_NUMBER
+        return is_number(got) and math.isclose(got, want, rel_tol=RTOL)
+    return is_number(got) and bool(got == want)
 
 
 def _told(values: Any) -> str:
@@ -291,7 +265,7 @@ def _cut(text: str) -> str:
 
 def _hints(names: Sequence[str], got: Sequence[Any], wanted: Sequence[Any]) -> list[str]:
     for name, value, want in zip(names, got, wanted, strict=True):
-        if name != "share" or not _is_usual(value) or _is_right(value, want):
+        if name != "share" or not is_number(value) or _is_right(value, want):
             continue
         if _is_right(value / 100, want):
             return ["a share is a number from 0 to 1, not per cent"]
@@ -301,7 +275,7 @@ def _hints(names: Sequence[str], got: Sequence[Any], wanted: Sequence[Any]) -> l
 
 
 def _case(name: str, why: str, *rounds: Mapping[str, Any]) -> Case:
-    return scenario_case(name, why=why, scalars=_flat(*rounds), timeout_s=10)
+    return scenario_case(name, why=why, scalars=flat(*rounds), timeout_s=10)
 
 
 def _block(n_threads: int, registers: int, shared_bytes: int = 0) -> dict[str, int]:

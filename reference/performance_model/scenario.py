@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from grader.scenarios import rounds
+
 ENTRIES = (
     "occupancy",
     "tile_traffic",
@@ -22,22 +24,10 @@ def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[st
     Args:
         submission: Has the functions.
         case: Such as "occupancy-random"; before the first hyphen stands the function.
-        arguments: By "round.name"; "3.address.17" is the 17th element of a list.
+        arguments: As ``grader.scenarios.flat`` names them.
     """
     function = getattr(submission, case.partition("-")[0])
-    return {"returned": [_called(function, given) for given in _rounds(arguments)]}
-
-
-def _rounds(arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    rounds: dict[str, dict[str, Any]] = {}
-    for key, value in arguments.items():
-        number, name, *index = key.split(".")
-        given = rounds.setdefault(number, {})
-        if index:
-            given.setdefault(name, []).append(value)
-        else:
-            given[name] = value
-    return list(rounds.values())
+    return {"returned": [_called(function, given) for given in rounds(arguments)]}
 
 
 def _called(function: Any, given: dict[str, Any]) -> Any:
@@ -50,8 +40,8 @@ def _called(function: Any, given: dict[str, Any]) -> Any:
         print(f"called with {', '.join(f'{name}={value}' for name, value in given.items())}")
         raise
     # a named tuple is a tuple, and NumPy's and torch's numbers are numbers
-    if isinstance(returned, tuple):
-        return tuple(_number(item) for item in returned)
+    if isinstance(returned, list | tuple):
+        return [_number(item) for item in returned]
     return _number(returned)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from grader.grading import Request, opened
-from grader.scenarios import has_form, is_number, plain, shown
+from grader.scenarios import flat, has_form, is_number, plain, rounds, shown
 from grader.scorecard import Check, Verdict
 
 PROBLEM = '''
@@ -209,6 +209,16 @@ def test_a_log_has_the_form_or_not(log: object, want: bool) -> None:
 def test_a_tuple_of_forms_is_a_list_of_as_many(value: object, want: bool) -> None:
     """Item by item; JSON has no tuples."""
     assert has_form(value, [(str, int)]) is want
+
+
+def test_arguments_of_several_calls_come_back() -> None:
+    """In their order, lists of more than ten items too; two calls keep theirs apart."""
+    calls = [{"at": [*range(20, 0, -1)], "n": 3}, {"n": 4.5, "at": [7], "fused": True}]
+    names = flat(*calls)
+
+    assert names["0.at.10"] == 10
+    assert not any(isinstance(value, list) for value in names.values())
+    assert rounds(names) == calls
 
 
 def test_shown_tells_a_value_as_a_student_would() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +167,90 @@ RIGHT = {
         "    stream.__enter__()\n"
         "    for _ in range(num_warmups)",
     ),
+    "clock-as-default": by_clock("clock()", "1e3").replace(
+        "num_trials)", "num_trials, clock=time.perf_counter)", 1
+    ),
+    "clock-of-a-class": by_clock(
+        "Timer.clock()", "1e3", "import time\nclass Timer:\n    clock = time.perf_counter\n"
+    ),
+    "event-of-a-table": by_events("pass", "events.append((start, stop))")
+    .replace("torch.cuda.Event(", "MADE['event'](")
+    .replace("def benchmark", "MADE = {'event': torch.cuda.Event}\n\ndef benchmark"),
+    "event-by-position": by_events("pass").replace("enable_timing=True", "True, False"),
+    "event-by-name": by_events("pass").replace(
+        "enable_timing=True", "enable_timing=True, blocking=True, interprocess=False"
+    ),
+    "event-of-any-device-by-name": by_events("pass").replace(
+        "torch.cuda.Event(", "torch.Event(device='cuda', blocking=False, "
+    ),
+    "recorded-by-name": by_events("stop.wait(stream=torch.cuda.current_stream(device=0))")
+    .replace("start.record()", "start.record(stream=torch.cuda.current_stream(device='cuda'))")
+    .replace("stop.record()", "torch.cuda.default_stream(device='cuda').record_event(event=stop)"),
+    "elapsed-by-name": by_events("pass").replace("time(stop)", "time(end_event=stop)"),
+    "device-by-name": by_clock("time.perf_counter()", "1e3")
+    .replace("synchronize()", "synchronize(device='cuda')")
+    .replace("    times_ms = []", "    torch.cuda.set_device(device=0)\n    times_ms = []"),
+    "device-of-the-result": by_clock("time.perf_counter()", "1e3")
+    .replace(
+        "        run()\n        torch", "        y = run()\n        assert y.is_cuda\n        torch"
+    )
+    .replace("synchronize()\n        times", "synchronize(y.device)\n        times"),
+    "device-of-the-block": by_events("pass").replace(
+        "start.record()", "\n        with torch.cuda.device(device=0): start.record()"
+    ),
+    "on-a-named-stream": by_events("pass").replace(
+        "    for _ in range(num_warmups)",
+        "    torch.cuda.set_stream(stream=torch.cuda.Stream(device='cuda', priority=-1))\n"
+        "    torch.cuda.current_stream().wait_stream(stream=torch.cuda.default_stream())\n"
+        "    for _ in range(num_warmups)",
+    ),
+    "on-a-stream-of-a-block": by_events("pass")
+    .replace(
+        "    for _ in range(num_warmups)",
+        "    stream = torch.cuda.Stream()\n"
+        "    stream.wait_stream(torch.cuda.current_stream())\n"
+        "    for _ in range(num_warmups)",
+    )
+    .replace(
+        "        run()\n        stop.record()",
+        "        with torch.cuda.stream(stream=stream):\n"
+        "            run()\n"
+        "        torch.cuda.current_stream().wait_stream(stream)\n"
+        "        stop.record()",
+    )
+    .replace("        start.record()", "        torch.cuda.synchronize()\n        start.record()"),
+    "properties": by_events(
+        "pass",
+        more="torch.cuda.get_device_properties(device=0).L2_cache_size;"
+        " torch.cuda.get_device_name(device='cuda')",
+    ),
+    "accelerator-throughout": by_clock("time.perf_counter()", "1e3")
+    .replace("torch.cuda.synchronize()", "torch.accelerator.current_stream().synchronize()")
+    .replace(
+        "    times_ms = []",
+        "    assert torch.accelerator.current_accelerator(check_available=True).type == 'cuda'\n"
+        "    times_ms = []",
+    ),
+    "times-since-one-event": HEAD
+    + """
+    torch.cuda.synchronize()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(num_trials + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        run()
+        mark.record()
+    marks[-1].synchronize()
+    at = [marks[0].elapsed_time(mark) for mark in marks]
+    return [end - begin for begin, end in zip(at, at[1:])]
+""",
+    "float32": by_clock("time.perf_counter()", "1e3").replace(
+        "return times_ms", "return torch.tensor(times_ms).tolist()"
+    ),
+    "reads-much": by_clock("time.perf_counter()", "1e3").replace(
+        "        run()",
+        "        for _ in range(300): time.perf_counter(), time.time()\n"
+        "        start = time.perf_counter()\n        run()",
+    ),
     "tuple": by_events("pass").replace("return [", "return tuple(").replace("events]", "events)"),
 }
 
@@ -267,14 +352,75 @@ def test_times_found_in_the_process_are_not_taken(write: Write) -> None:
     assert "is not what your clock or events showed" in said(write(body), "warm-up")
 
 
-def test_a_flood_of_readings_is_cut(write: Write) -> None:
+FLOOD = "for _ in range(3000): time.perf_counter(), time.time(), start.record()"
+
+
+@pytest.mark.parametrize("elapsed", ["", "; [start.elapsed_time(start) for _ in range(50)]"])
+def test_a_flood_of_readings_is_cut(elapsed: str, write: Write) -> None:
     """A log keeps its size; what was measured right stays right."""
-    body = by_events("for _ in range(3000): time.perf_counter()")
+    body = by_events(f"torch.cuda.synchronize(){elapsed}", more=FLOOD)
     log = log_of(write(body), "many-trials", 1)
 
-    assert log["n_dropped"] > 100_000
+    assert len(log["records"]) <= 800
     assert len(json.dumps(log)) < MAX_LOG_BYTES
+    assert sum(record[0] == "run" for record in log["records"]) == 50
     assert judged(log, "many-trials", 1) is None
+
+
+def test_a_flood_of_readings_hides_nothing(write: Write) -> None:
+    """Times that were found, not measured, are so beside any number of readings."""
+    body = HEAD + (
+        "    import sys\n"
+        "    drawn = sys._getframe(1).f_locals['arguments']\n"
+        "    for _ in range(num_trials):\n"
+        "        for _ in range(800): time.perf_counter()\n"
+        "        run()\n"
+        "    n = range(num_warmups, num_warmups + num_trials)\n"
+        "    return [drawn[f'duration_us.{i}'] / 1000 for i in n]\n"
+    )
+
+    assert "is not what your clock or events showed" in said(write(body), "many-trials")
+
+
+def test_a_log_of_far_too_many_calls_keeps_its_size(write: Write) -> None:
+    """Who measures for a tenth of a second is told how many calls were asked for."""
+    body = by_events("pass").replace("range(num_trials)", "range(900)")
+    log = log_of(write(body), "warm-up", 1)
+    mistake = judged(log, "warm-up", 1)
+
+    assert len(json.dumps(log)) < MAX_LOG_BYTES
+    assert mistake is not None
+    assert mistake.what == "the number of times is 900, want 5"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("summarize")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "torch.tensor(times_ms).quantile(0.5)",
+        "torch.tensor(times_ms, dtype=torch.float64).quantile(0.5).item()",
+        "sum(torch.tensor(times_ms + times_ms).sort().values[len(times_ms) - 1 :][:2]) / 2",
+    ],
+    ids=["float32", "float64", "sorted"],
+)
+def test_a_median_in_float32_is_right(case: str, value: str, write: Write) -> None:
+    """As PyTorch has it; the lower of the two in the middle, its own median, is not."""
+    head = "import torch\n\ndef benchmark(): pass\n\ndef summarize(times_ms):\n    return "
+
+    for seed in range(3):
+        assert said(write(head + value), case, seed) == ""
+    lower = said(write(head + "torch.tensor(times_ms).median()"), case)
+    assert bool(lower) == (case in {"summarize-even", "summarize-hidden"})
+
+
+def test_the_submission_that_was_loaded_is_as_before(write: Write) -> None:
+    """It is imported anew for the model; the other keeps the clocks of this machine."""
+    path = write(RIGHT["imported-by-name"])
+    before = module(path)
+    SCENARIO.run(before, "warm-up", dict(inputs.draw(PROBLEM, CASES["warm-up"], 1)))
+
+    assert before.perf_counter is time.perf_counter
+    assert before.__name__ not in sys.modules
 
 
 @pytest.mark.parametrize("case", ["warm-up", "no-warm-up", "matmul", "summarize-odd"])
@@ -286,7 +432,7 @@ def test_no_forged_log_is_a_fault_of_the_grader(case: str) -> None:
     logs = [log_of(FOLDER / "wrong" / f"{stem}.py", case, 1) for stem in stems]
     logs += [log_of(FOLDER / "solution.py", case, 1)]
     logs += [{}, {"records": []}, {"matmul_2048": 1}]
-    real = {"returned": [1.0] * 10, "n_runs": 13, "wall_ms": 1}
+    real = {"returned": [1.0] * 10, "n_runs": 13, "wall_ms": 1, "own_ms": [1.0, 1.0]}
     logs += [{"matmul_2048": real, "matmul_8192": real}]
 
     verdicts = set()
@@ -312,21 +458,38 @@ def change(value: Any, rng: random.Random, odd: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("small_ms", "large_ms", "words"),
+    ("small_ms", "large_ms", "own_ms", "words"),
     [
-        (0.03, 1.5, ""),
-        (0.02, 0.02, "no GPU takes less than"),
-        (0.00003, 0.0015, "no GPU takes less than"),
-        (30.0, 1500.0, "benchmark as a whole took"),
-        (1.0, 1.5, "the larger product is 64 times the work"),
+        (0.03, 1.5, (1.5, 1.6), ""),
+        # a slow host and its clock, or others on the GPU: the small product takes as long
+        (0.9, 1.5, (1.5, 1.5), ""),
+        (1.5, 1.5, (1.5, 1.5), ""),
+        (0.0035, 0.76, (1.5, 1.5), ""),
+        (0.0034, 1.5, (1.5, 1.5), "no GPU takes less than"),
+        (0.03, 0.21, (1.5, 1.5), "no GPU takes less than 0.22 ms"),
+        (0.03, 0.74, (1.5, 1.7), "events on this GPU show 1.5 ms"),
+        # others came or went: nothing can be said
+        (0.03, 0.74, (1.5, 1.9), ""),
+        (0.03, 0.74, (9.0, 1.5), ""),
+        (0.03, 1.5, (0.5, 0.5), ""),
+        (0.02, 0.02, (1.5, 1.5), "no GPU takes less than"),
+        (0.00003, 0.0015, (1.5, 1.5), "no GPU takes less than"),
+        (2.4, 2.4, (1.5, 1.5), ""),
+        (2.6, 2.6, (1.5, 1.5), "benchmark as a whole took"),
+        (30.0, 1500.0, (1.5, 1.5), "benchmark as a whole took"),
     ],
-    ids=["right", "did-not-wait", "seconds", "microseconds", "no-difference"],
 )
-def test_times_of_a_real_gpu(small_ms: float, large_ms: float, words: str) -> None:
-    """Right are times that an H200 shows; too short, too long and too alike are explained."""
+def test_times_of_a_real_gpu(
+    small_ms: float, large_ms: float, own_ms: tuple[float, float], words: str
+) -> None:
+    """Right are times that an H200 shows, busy or not; too short and too long are explained.
+
+    At 5e12 operations a millisecond the products take 0.0034 and 0.22 ms.
+    """
+    took_ms = {2048: (small_ms, (0.001, 0.001)), 8192: (large_ms, own_ms)}
     log: Log = {
-        f"matmul_{size}": {"returned": [took_ms] * 10, "n_runs": 13, "wall_ms": 25.0}
-        for size, took_ms in ((2048, small_ms), (8192, large_ms))
+        f"matmul_{size}": {"returned": [got] * 10, "n_runs": 13, "wall_ms": 25.0, "own_ms": [*own]}
+        for size, (got, own) in took_ms.items()
     }
     mistake = judged(log, "matmul", 1)
 

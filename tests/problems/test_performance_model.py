@@ -176,6 +176,33 @@ def test_a_wrong_answer_is_explained(returned: Any, said: str, verdict: str) -> 
     assert "occupancy(n_threads=128, registers=160, shared_bytes=0)" in mistake.details
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "(16, 11, 16, np.int64(READ), torch.tensor(700_000))",
+        "[16, 11, 16, np.int64(READ), torch.tensor(700_000)]",
+        "namedtuple('Traffic', 'm n k read written')(16, 11, 16, float(READ), np.float64(7e5))",
+    ],
+    ids=["tuple", "list", "named-tuple"],
+)
+@pytest.mark.parametrize("extra", [0, 1])
+def test_numbers_of_other_libraries_are_numbers(returned: str, extra: int, tmp_path: Path) -> None:
+    """Whatever they come in; one too many is as wrong as an int would be.
+
+    A is 1000 x 512 and loaded by 11 columns of programs, B is 512 x 700 and by 16 rows.
+    """
+    read = 11 * 1000 * 512 + 16 * 512 * 700 + extra
+    file = tmp_path / "performance_model.py"
+    file.write_text(
+        "from collections import namedtuple\nimport numpy as np\nimport torch\n"
+        f"def tile_traffic(*given):\n    return {returned.replace('READ', str(read))}\n"
+    )
+
+    mistake = run(file, "tile_traffic-grid")
+
+    assert (mistake is None) == (extra == 0)
+
+
 def test_a_log_without_the_answers_is_a_protocol_error() -> None:
     """Only a forger's process sends too few answers, or none."""
     for returned in ([], [1, 2, 3]):
