@@ -70,8 +70,8 @@ def _saved(trial: Trial, outcome: Outcome, inputs: Inputs) -> Check | None:
         return None
     if outcome.saved is None:
         what = (
-            f"forward saves {outcome.reply.saved_instead or 'nothing'} for the backward, want exactly"
-            f" one tensor of shape {shape} among them"
+            f"{outcome.reply.saved_instead or 'forward saves nothing for the backward'}; want exactly"
+            f" one tensor of shape {shape} among those saved"
         )
         return verify.fail(Verdict.WRONG_SHAPE, what, trial.context)
     return verify.check_form(

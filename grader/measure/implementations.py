@@ -30,8 +30,8 @@ def impls_of(problem: Problem) -> tuple[Impl, ...]:
 def baseline(problem: Problem, impl: Impl) -> Callable[..., Any]:
     """Give the function to time, called like the submission's entry point.
 
-    "compile" is torch.compile of the function given for it, or of eager, compiled afresh: the compiler's cache of earlier sizes is
-    dropped, or it would fall back to eager after a few of them.
+    "compile" is torch.compile of the function given for it, or of eager, compiled afresh: the compiler's
+    cache of earlier sizes is dropped, or it would fall back to eager after a few of them.
 
     Raises:
         BaselineError: If the problem has no such baseline.

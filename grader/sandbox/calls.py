@@ -113,8 +113,14 @@ def _leaves(given: Sequence[Argument]) -> list[Any]:
 def _saved(
     output: torch.Tensor, shape: Sequence[int], loaded: Loaded
 ) -> tuple[list[torch.Tensor], str]:
-    """The tensor of this shape saved for the backward of ``output``, or what is saved instead."""
-    saved = getattr(output.grad_fn, "saved_tensors", ())
+    """The tensor of this shape saved for the backward of ``output``, or what is there instead."""
+    node = _function_behind(output)
+    if node is None:
+        return [], (
+            "for autograd the output comes from no torch.autograd.Function: return what its apply"
+            " returned, or a view of that"
+        )
+    saved = node.saved_tensors
     fitting = [
         tensor
         for tensor in saved
@@ -125,7 +131,18 @@ def _saved(
     if len(fitting) == 1:
         return fitting, ""
     shapes = ", ".join(str(tuple(getattr(tensor, "shape", ()))) for tensor in saved)
-    return [], f"tensors of shapes {shapes}"[:200] if shapes else "nothing"
+    what = f"tensors of shapes {shapes}"[:200] if shapes else "nothing"
+    return [], f"forward saves {what} for the backward"
+
+
+def _function_behind(output: torch.Tensor) -> Any:
+    """The torch.autograd.Function that made the output, up to views, slices, casts and the like."""
+    node: Any = output.grad_fn
+    while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
+        before = [other for other, _ in node.next_functions if other is not None]
+        # what is made of several results is none of them
+        node = before[0] if len(before) == 1 else None
+    return node
 
 
 def vjp(

@@ -74,7 +74,8 @@ class Worker:
         module = _import(path, header["backend"])
         entry = getattr(module, header["entry"], None)
         if not callable(entry):
-            raise ImportError(f"{path.name} defines no function {header['entry']}")  # noqa: TRY004  shown as an import error
+            # shown as an error of the import
+            raise ImportError(f"{path.name} defines no function {header['entry']}")  # noqa: TRY004
         self.loaded = calls.Loaded(entry, header["backend"], header["lift"], path.parent)
         return calls.Answer({}, [])
 
@@ -85,7 +86,8 @@ class Worker:
         submission = _module(path, f"submission_{path.stem}")
         for entry in scenario.ENTRIES:
             if not callable(getattr(submission, entry, None)):
-                raise ImportError(f"{path.name} defines no function {entry}")  # noqa: TRY004  shown as an import error
+                # shown as an error of the import
+                raise ImportError(f"{path.name} defines no function {entry}")  # noqa: TRY004
         self.scenario = lambda case, arguments: scenario.run(submission, case, arguments)
         self.loaded = calls.Loaded(scenario.run, header["backend"], lift=False, folder=path.parent)
         return calls.Answer({}, [])

@@ -100,7 +100,8 @@ def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int
     mark: Mark | None = getattr(storage, _UNWRITTEN, None)
     if mark is None:
         return None
-    if mark.version != tensor._version or mark.written.size != n_elements:  # noqa: SLF001 - the only way to see that torch wrote
+    version = tensor._version  # noqa: SLF001 - the only way to see that torch wrote
+    if mark.version != version or mark.written.size != n_elements:
         forget(tensor)
         return None
     return mark

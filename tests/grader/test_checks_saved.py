@@ -39,9 +39,10 @@ def judged(folder: Path, source: str, case: str = CASE, group: str = "forward") 
         return grading.judge(trial)
 
 
-def attention(saved: str, arguments: str = "q, k, v, is_causal") -> str:
-    """The submission that saves these."""
-    return ATTENTION.replace("{SAVED}", saved).replace("{ARGUMENTS}", arguments)
+def attention(saved: str, arguments: str = "q, k, v, is_causal", after: str = "") -> str:
+    """The submission that saves these, and does something with the result afterwards."""
+    source = ATTENTION.replace("{SAVED}", saved).replace("{ARGUMENTS})", "{ARGUMENTS})" + after)
+    return source.replace("{ARGUMENTS}", arguments)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,28 @@ def attention(saved: str, arguments: str = "q, k, v, is_causal") -> str:
 def test_the_right_tensor_passes(tmp_path: Path, saved: str) -> None:
     """Its dtype, and what else is saved, is the student's choice."""
     assert judged(tmp_path, attention(saved)).verdict is Verdict.PASSED
+
+
+AFTERWARDS = [
+    pytest.param(".view(3, -1).view(q.shape)", id="views"),
+    pytest.param("[:, :100].contiguous()", id="a-slice"),
+    pytest.param(".double().float()", id="casts"),
+]
+
+
+@pytest.mark.parametrize("after", AFTERWARDS)
+def test_a_wrapper_may_end_in_views(tmp_path: Path, after: str) -> None:
+    """What counts is the function that made the result, not the last operator on it."""
+    assert judged(tmp_path, attention("q, lse", after=after)).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("after", AFTERWARDS)
+def test_what_is_saved_behind_views_is_judged(tmp_path: Path, after: str) -> None:
+    """It is missed, and told, as without them."""
+    check = judged(tmp_path, attention("q", after=after))
+
+    assert check.verdict is Verdict.WRONG_SHAPE
+    assert "forward saves tensors of shapes (3, 100, 64) for the backward" in check.cause
 
 
 @pytest.mark.parametrize(
@@ -75,12 +98,20 @@ def test_any_number_but_one_is_refused(tmp_path: Path, saved: str, told: str) ->
     assert "want exactly one tensor of shape (3, 100)" in check.cause
 
 
-def test_a_result_outside_autograd_saves_nothing(tmp_path: Path) -> None:
-    """Without a graph there is nothing to look at, and no exception of ours."""
-    check = judged(tmp_path, attention("lse", "q.detach(), k.detach(), v.detach(), is_causal"))
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        pytest.param("q.detach(), k.detach(), v.detach(), is_causal", "", id="without-a-graph"),
+        pytest.param("q, k, v, is_causal", " + 0 * q", id="of-two-results"),
+    ],
+)
+def test_a_result_of_no_function_is_told_so(tmp_path: Path, arguments: str, after: str) -> None:
+    """There is nothing to look at: not that forward saves nothing, and no exception of ours."""
+    check = judged(tmp_path, attention("lse", arguments, after))
 
     assert check.verdict is Verdict.WRONG_SHAPE
-    assert "forward saves nothing for the backward" in check.cause
+    assert "for autograd the output comes from no torch.autograd.Function" in check.cause
+    assert "want exactly one tensor of shape (3, 100)" in check.cause
 
 
 def test_wrong_contents_are_a_wrong_value(tmp_path: Path) -> None:
