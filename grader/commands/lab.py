@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from grader.lab.compare import Comparison, Timed
-    from grader.lab.compare_tables import Session
+    from grader.lab.compare_tables import Circumstances
     from grader.lab.simulator import KernelSpeed
 
 app = typer.Typer(help="Experiments: see why something is slow.", no_args_is_help=True)
@@ -114,14 +114,14 @@ def compare(
     chosen = [COMPARISONS[name]() for name in names]
     gpu = _gpu(device)
     tables: list[tuple[Comparison, list[Timed]]] = []
-    for session, table in _compared(chosen, gpu, size, calls):
+    for circumstances, table in _compared(chosen, gpu, size, calls):
         tables.append(table)
         # after each, so that what is measured is kept whatever comes next
-        text = compare_tables.markdown(session, tables)
+        text = compare_tables.markdown(circumstances, tables)
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(text + "\n", encoding="utf-8")
-    print(json.dumps(compare_tables.as_json(session, tables), indent=2) if as_json else text)
+    print(json.dumps(compare_tables.as_json(circumstances, tables), indent=2) if as_json else text)
 
 
 def _gpu(device: str) -> torch.device:
@@ -144,7 +144,7 @@ def _gpu(device: str) -> torch.device:
 
 def _compared(
     chosen: list[Comparison], device: torch.device, size: int | None, n_calls: int
-) -> Iterator[tuple[Session, tuple[Comparison, list[Timed]]]]:
+) -> Iterator[tuple[Circumstances, tuple[Comparison, list[Timed]]]]:
     """Time them on one GPU, one after the other; tells what goes on as it does."""
     import datetime as dt
     import random
@@ -153,7 +153,7 @@ def _compared(
 
     from grader.doctor import environment
     from grader.lab.compare import copy_bytes_per_s, load, times
-    from grader.lab.compare_tables import Session
+    from grader.lab.compare_tables import Circumstances
     from grader.lab.comparisons import DEFAULT_SIZE, NOTES_GPU
     from grader.measure.stopwatch import CudaStopwatch
 
@@ -163,7 +163,7 @@ def _compared(
     n = size or DEFAULT_SIZE
     with torch.cuda.device(device):
         loaded = load(chosen, tell)
-        session = Session(
+        circumstances = Circumstances(
             environment=environment("cuda"),
             date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
             command=_command([comparison.name for comparison in chosen], n, n_calls),
@@ -172,7 +172,7 @@ def _compared(
             copy_bytes_per_s=copy_bytes_per_s(CudaStopwatch(device), n_calls),
             notes_gpu=NOTES_GPU,
         )
-        tell(f"a copy: {session.copy_bytes_per_s / 1e12:.3f} TB/s")
+        tell(f"a copy: {circumstances.copy_bytes_per_s / 1e12:.3f} TB/s")
         for comparison in chosen:
             rows = times(
                 comparison,
@@ -183,7 +183,7 @@ def _compared(
                 random.SystemRandom(),
                 tell,
             )
-            yield session, (comparison, rows)
+            yield circumstances, (comparison, rows)
 
 
 def _command(names: list[str], n: int, n_calls: int) -> str:

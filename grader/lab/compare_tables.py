@@ -11,7 +11,7 @@ from grader.scorecard import Environment
 
 
 @dataclass(frozen=True)
-class Session:
+class Circumstances:
     """What all tables of one run have in common.
 
     Attributes:
@@ -31,28 +31,35 @@ class Session:
     notes_gpu: str
 
 
-def markdown(session: Session, tables: Sequence[tuple[Comparison, Sequence[Timed]]]) -> str:
+def markdown(
+    circumstances: Circumstances, tables: Sequence[tuple[Comparison, Sequence[Timed]]]
+) -> str:
     """The tables with what they were measured on, and how."""
     titles = [comparison.title for comparison, _ in tables]
-    sections = [_section(session, comparison, rows) for comparison, rows in tables]
-    return "\n\n".join([f"# {', '.join(titles)}, each several ways", _head(session), *sections])
+    sections = [_section(circumstances, comparison, rows) for comparison, rows in tables]
+    return "\n\n".join(
+        [f"# {', '.join(titles)}, each several ways", _head(circumstances), *sections]
+    )
 
 
 def as_json(
-    session: Session, tables: Sequence[tuple[Comparison, Sequence[Timed]]]
+    circumstances: Circumstances, tables: Sequence[tuple[Comparison, Sequence[Timed]]]
 ) -> dict[str, Any]:
     """The same as data; times in ms."""
     return {
-        "environment": session.environment.model_dump(),
-        "date": session.date,
-        "command": session.command,
-        "shape": [session.n, session.n],
+        "environment": circumstances.environment.model_dump(),
+        "date": circumstances.date,
+        "command": circumstances.command,
+        "shape": [circumstances.n, circumstances.n],
         "dtype": DTYPE,
-        "calls": session.n_calls,
-        "copy_bytes_per_s": session.copy_bytes_per_s,
-        "notes_gpu": session.notes_gpu,
+        "calls": circumstances.n_calls,
+        "copy_bytes_per_s": circumstances.copy_bytes_per_s,
+        "notes_gpu": circumstances.notes_gpu,
         "comparisons": [
-            {"name": comparison.name, "ways": [_way_as_json(session, row, rows) for row in rows]}
+            {
+                "name": comparison.name,
+                "ways": [_way_as_json(circumstances, row, rows) for row in rows],
+            }
             for comparison, rows in tables
         ],
     }
@@ -72,40 +79,43 @@ def notes_faster(row: Timed, first: Timed) -> float | None:
     return first.way.notes_ms / row.way.notes_ms
 
 
-def of_copy_pct(row: Timed, session: Session) -> float | None:
+def of_copy_pct(row: Timed, circumstances: Circumstances) -> float | None:
     """The time of a copy of the same matrix over this time, in percent."""
     if row.ms is None:
         return None
-    return 100 * copy_ms(session.n, session.copy_bytes_per_s) / row.ms.value
+    return 100 * copy_ms(circumstances.n, circumstances.copy_bytes_per_s) / row.ms.value
 
 
-def _head(session: Session) -> str:
-    env = session.environment
+def _head(circumstances: Circumstances) -> str:
+    env, n = circumstances.environment, circumstances.n
+    copy_tb_per_s = circumstances.copy_bytes_per_s / 1e12
     return f"""{env.gpu}, driver {env.gpu_driver}, Python {env.python}, torch {env.torch} \
-(CUDA {env.cuda}), triton {env.triton}, {session.date}:
+(CUDA {env.cuda}), triton {env.triton}, {circumstances.date}:
 
-    {session.command}
+    {circumstances.command}
 
-Every way computes y from a {session.n} x {session.n} matrix x in {DTYPE}. Time is the median GPU time
-of {session.n_calls} calls, in ms, with a cold L2 and inputs of its own for each call; the ways take
-turns in random order. Results agree with float64. A copy moves {session.copy_bytes_per_s / 1e12:.2f}
+Every way computes y from a {n} x {n} matrix x in {DTYPE}. Time is the median GPU time
+of {circumstances.n_calls} calls, in ms, with a cold L2 and inputs of its own for each call; the ways take
+turns in random order. Results agree with float64. A copy moves {copy_tb_per_s:.2f}
 TB/s here, reads and writes counted; *of a copy* is the time of a copy of x over the way's time.
 *Faster* is beside the first way of its table."""
 
 
-def _section(session: Session, comparison: Comparison, rows: Sequence[Timed]) -> str:
+def _section(circumstances: Circumstances, comparison: Comparison, rows: Sequence[Timed]) -> str:
     has_notes = any(row.way.notes_ms is not None for row in rows)
     notes = (
-        f"\n\nThe notes' times, measured on an {session.notes_gpu} at a size they do not give, are in"
-        " the last two columns."
+        f"\n\nThe notes' times, measured on an {circumstances.notes_gpu} at a size they do not give,"
+        " are in the last two columns."
         if has_notes
         else ""
     )
-    lines = "\n".join(_lines(session, rows, has_notes=has_notes))
+    lines = "\n".join(_lines(circumstances, rows, has_notes=has_notes))
     return f"## {comparison.title}\n\n{lines}{notes}"
 
 
-def _lines(session: Session, rows: Sequence[Timed], *, has_notes: bool) -> Iterator[str]:
+def _lines(
+    circumstances: Circumstances, rows: Sequence[Timed], *, has_notes: bool
+) -> Iterator[str]:
     extra = ["notes, ms", "faster"] if has_notes else []
     columns = ["way", "what runs", "ms", "of a copy", "faster", *extra]
     yield _line(columns)
@@ -115,7 +125,7 @@ def _lines(session: Session, rows: Sequence[Timed], *, has_notes: bool) -> Itera
             row.way.name,
             row.way.what,
             "-" if row.ms is None else f"{row.ms.value:.3f}",
-            _cell(of_copy_pct(row, session), ".0f", " %"),
+            _cell(of_copy_pct(row, circumstances), ".0f", " %"),
             _cell(faster(row, rows[0]), ".2f"),
         ]
         if has_notes:
@@ -134,13 +144,13 @@ def _cell(value: float | None, style: str, unit: str = "") -> str:
     return "-" if value is None else f"{value:{style}}{unit}"
 
 
-def _way_as_json(session: Session, row: Timed, rows: Sequence[Timed]) -> dict[str, Any]:
+def _way_as_json(circumstances: Circumstances, row: Timed, rows: Sequence[Timed]) -> dict[str, Any]:
     return {
         "name": row.way.name,
         "what": row.way.what,
         "median_ms": None if row.ms is None else row.ms.value,
         "ci95": None if row.ms is None else [row.ms.low, row.ms.high],
-        "of_copy_pct": of_copy_pct(row, session),
+        "of_copy_pct": of_copy_pct(row, circumstances),
         "faster": faster(row, rows[0]),
         "notes_ms": row.way.notes_ms,
         "notes_faster": notes_faster(row, rows[0]),

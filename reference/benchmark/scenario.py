@@ -99,12 +99,12 @@ class Device:
         self.log("run", called, self.busy_until[stream])
         return Result(self)
 
-    def wait_until(self, then: int, what: str = "synchronize") -> None:
+    def wait_until(self, then: int) -> None:
         """Let the host stand still until then."""
         began = self.now
         self.now = max(self.now, then) + SYNCHRONIZE_NS
         self.waited += self.now - began
-        self.log(what, began, self.now)
+        self.log("synchronize", began, self.now)
 
     def wait(self) -> None:
         """Wait for all streams."""

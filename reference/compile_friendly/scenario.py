@@ -129,7 +129,7 @@ def _calls(
             {
                 "graphs": graphs[n_before:],
                 "n_graphs": len(graphs),
-                "modified": writes != [tensor._version for tensor in given],  # noqa: SLF001
+                "modified": writes != [tensor._version for tensor in given],  # noqa: SLF001  as above
                 **_told(returned),
             }
         )

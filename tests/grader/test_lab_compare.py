@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from grader.lab.compare import (
     load,
     times,
 )
-from grader.lab.compare_tables import Session
+from grader.lab.compare_tables import Circumstances
 from grader.lab.comparisons import COMPARISONS, KERNELS
 from grader.measure.statistics import Interval
 from grader.measure.stopwatch import ScriptedStopwatch
@@ -126,7 +127,7 @@ def test_it_tells_what_goes_on() -> None:
         told.append,
     )
 
-    assert told[0].startswith("sum, what sum runs: loaded in 0.")
+    assert re.fullmatch(r"sum, what sum runs: loaded in \d+\.\d s", told[0])
     assert told[1:] == ["double: sum warms up", "double: sum: 3.0000 ms"]
 
 
@@ -137,7 +138,7 @@ def test_bandwidth_counts_reads_and_writes() -> None:
     assert copy_ms(16384, 2.147483648e12) == pytest.approx(1.0)
 
 
-SESSION = Session(
+CIRCUMSTANCES = Circumstances(
     environment=Environment(
         python="3.12.3",
         torch="2.11.0",
@@ -165,7 +166,7 @@ ABSENT = Timed(way("CUDA", torch.neg, 1.8), reason="RuntimeError: nvcc is\nmissi
 
 def test_the_table() -> None:
     """Shares of a copy, ratios to the first way, ours and the notes'; a dash where there is none."""
-    text = compare_tables.markdown(SESSION, [(doubled(), [PLAIN, FUSED, ABSENT])])
+    text = compare_tables.markdown(CIRCUMSTANCES, [(doubled(), [PLAIN, FUSED, ABSENT])])
 
     assert "NVIDIA H200, driver 580.1, Python 3.12.3, torch 2.11.0 (CUDA 13.0), triton" in text
     assert "    python -m grader lab compare\n" in text
@@ -179,7 +180,7 @@ def test_the_table() -> None:
 def test_a_table_without_notes() -> None:
     """No empty columns."""
     rows = [Timed(way("a", torch.neg), Interval(0.002, 0.002, 0.002, 5))]
-    text = compare_tables.markdown(SESSION, [(doubled(), rows)])
+    text = compare_tables.markdown(CIRCUMSTANCES, [(doubled(), rows)])
 
     assert "| a | what a runs | 0.002 | 100 % | 1.00 |\n" in f"{text}\n"
     assert "H100" not in text
@@ -187,7 +188,7 @@ def test_a_table_without_notes() -> None:
 
 def test_the_same_as_data() -> None:
     """Times, intervals and ratios; null where there is none."""
-    told = compare_tables.as_json(SESSION, [(doubled(), [PLAIN, FUSED, ABSENT])])
+    told = compare_tables.as_json(CIRCUMSTANCES, [(doubled(), [PLAIN, FUSED, ABSENT])])
 
     (comparison,) = json.loads(json.dumps(told))["comparisons"]
     plain, fused, absent = comparison["ways"]
