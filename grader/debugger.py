@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pdb  # noqa: T100 - the debugger is what this module offers
+import pdb  # noqa: T100  the debugger is what this module offers
 import sysconfig
 from pathlib import Path
 from types import FrameType, TracebackType

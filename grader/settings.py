@@ -47,7 +47,7 @@ def _settings(pyproject: Path) -> Mapping[str, Any]:
         section = section.get(name, {})
         if not isinstance(section, dict):
             shown = ".".join(_SECTION[:depth])
-            raise ValueError(  # noqa: TRY004 - a mistake in the file, as the others are
+            raise ValueError(  # noqa: TRY004  a mistake in the file, as the others are
                 f"{shown} = {section!r} is no section: write [{shown}] on its own line"
             )
     return section

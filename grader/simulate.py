@@ -124,7 +124,7 @@ def _debugger() -> Iterator[None]:
     debugger = KernelPdb()
 
     def stop(*_args: Any, **_kwargs: Any) -> None:
-        debugger.set_trace(sys._getframe(1))  # noqa: SLF001 - the caller, as pdb.set_trace does
+        debugger.set_trace(sys._getframe(1))  # noqa: SLF001  the caller, as pdb.set_trace does
 
     if "PYTHONBREAKPOINT" not in os.environ:
         sys.breakpointhook = stop

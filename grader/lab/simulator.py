@@ -154,7 +154,7 @@ def _call_interpreted(problem: Problem, case: Case, module: ModuleType) -> dict[
     try:
         return _call(problem, case, module)
     except Exception as error:
-        import triton  # noqa: PLC0415 - only now is it sure that it interprets
+        import triton  # noqa: PLC0415  only now is it sure that it interprets
 
         raise UnavailableError(
             f"the interpreter of Triton {triton.__version__} with NumPy {np.__version__} fails "
@@ -186,7 +186,7 @@ def _interpreted(path: Path, name: str) -> ModuleType:
 
 
 def _grid_executor() -> type:
-    from triton.runtime import interpreter  # noqa: PLC0415 - only now is it sure that it interprets
+    from triton.runtime import interpreter  # noqa: PLC0415  only now is it sure that it interprets
 
     executor: type = interpreter.GridExecutor
     return executor

@@ -29,7 +29,7 @@ Verify: TypeAlias = Callable[[int, Called, Fetched], Check | None]
 """Nonce, reply and fetched contents to what is wrong with the call, or None."""
 
 
-class WorkerFault(Exception):  # noqa: N818 - it need not be an error of ours
+class WorkerFault(Exception):  # noqa: N818  it need not be an error of ours
     """The process behind a timer failed at a request; ``check`` says how."""
 
     def __init__(self, check: Check) -> None:

@@ -28,7 +28,7 @@ from grader.measure.constants import (
 _Event: Callable[..., Any] = torch.cuda.Event
 _properties = torch.cuda.get_device_properties
 _synchronize = torch.cuda.synchronize
-_sleep: Callable[[int], None] = torch.cuda._sleep  # noqa: SLF001 - no public spin kernel
+_sleep: Callable[[int], None] = torch.cuda._sleep  # noqa: SLF001  no public spin kernel
 _memory_allocated = torch.cuda.memory_allocated
 _max_memory_allocated = torch.cuda.max_memory_allocated
 _reset_peak = torch.cuda.reset_peak_memory_stats
@@ -151,7 +151,7 @@ class ScriptedStopwatch:
         self.spin_us = 0.0
         self._median_ms = median_ms
         self._noise = noise
-        self._rng = random.Random(seed)  # noqa: S311 - made-up times are no secret
+        self._rng = random.Random(seed)  # noqa: S311  made-up times are no secret
 
     def size_spin(self, make_work: Callable[[], Callable[[], object]]) -> None:
         """Run the work as often as the real stopwatch does."""

@@ -88,7 +88,7 @@ def _access(
     t = pointer.dtype.element_ty
     if operation in {"and", "or", "xor"} and not t.is_int():
         raise UnsupportedError(f"the simulator's tl.atomic_{operation} takes integers, not {t}")
-    if t.is_bool() or (t.is_int() and t.itemsize < 4):  # noqa: PLR2004 - bytes of int32
+    if t.is_bool() or (t.is_int() and t.itemsize < 4):  # noqa: PLR2004  bytes of int32
         refuse(f"tl.atomic_{operation} does not take {t}; use int32 or int64")
     if operation in {"max", "min"} and t in {dtypes.float16, dtypes.bfloat16}:
         refuse(f"tl.atomic_{operation} does not take {t}; use float32")

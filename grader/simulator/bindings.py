@@ -55,7 +55,7 @@ def bind_operators() -> None:
         python = getattr(operator, name)
         setattr(Value, f"__{name}__", lambda a, b, f=function: compare(f, a, b))
         setattr(constexpr, f"__{name}__", lambda a, b, f=python: f(a.value, plain(b)))
-    setattr(constexpr, "__pow__", lambda a, b: a.value ** plain(b))  # noqa: B010 - as its siblings
+    setattr(constexpr, "__pow__", lambda a, b: a.value ** plain(b))  # noqa: B010  as its siblings
     setattr(Value, "__neg__", negative)  # noqa: B010
     setattr(Value, "__invert__", invert)  # noqa: B010
     setattr(Value, "__pos__", positive)  # noqa: B010

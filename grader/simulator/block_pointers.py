@@ -134,7 +134,7 @@ def advance(base: Any, offsets: Any) -> BlockPointer:
     return base.at([add(value_of(a), b) for a, b in zip(base.offsets, steps, strict=True)])
 
 
-setattr(BlockPointer, "advance", advance)  # noqa: B010 - a function of the language and a method
+setattr(BlockPointer, "advance", advance)  # noqa: B010  a function of the language and a method
 
 
 _EVICTION = ("", "evict_first", "evict_last")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from grader.simulator.errors import refuse
 
 
-class constexpr:  # noqa: N801 - tl.constexpr
+class constexpr:  # noqa: N801  tl.constexpr
     """A number known at compile time. Arithmetic on it happens in Python."""
 
     def __init__(self, value: Any) -> None:

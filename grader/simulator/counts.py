@@ -95,7 +95,7 @@ def _in_box(first: int, lanes: tuple[int, ...], steps: tuple[int, ...], itemsize
 def _slowest_axis_last(index: Array, itemsize: int, offset: int) -> tuple[Array, list[int]]:
     """Sectors, with the axis along which addresses grow slowest innermost (mostly ascending)."""
     order = list(range(index.ndim))
-    if index.ndim > 2:  # noqa: PLR2004 - programs and one block axis
+    if index.ndim > 2:  # noqa: PLR2004  programs and one block axis
         origin = int(index.flat[0])
         step = [1 << 60] * index.ndim
         for axis in range(1, index.ndim):

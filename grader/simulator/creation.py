@@ -119,7 +119,7 @@ def zeros(shape: Any, dtype: Any) -> Value:
     return full(shape, 0, dtype)
 
 
-def zeros_like(input: Any) -> Value:  # noqa: A002 - Triton's keyword
+def zeros_like(input: Any) -> Value:  # noqa: A002  Triton's keyword
     """Zeros in the shape and type of another block."""
     if not isinstance(plain(input), Value):
         refuse("tl.zeros_like takes a value of the kernel; use tl.zeros")
@@ -135,7 +135,7 @@ def to(self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = F
 
 @member
 def cast(
-    input: Any,  # noqa: A002 - Triton's keyword
+    input: Any,  # noqa: A002  Triton's keyword
     dtype: Any,
     fp_downcast_rounding: Any = None,
     bitcast: Any = False,

@@ -30,17 +30,17 @@ LANGUAGE = (
 _MAX_PRINTED_PROGRAMS = 4
 
 
-def multiple_of(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+def multiple_of(input: Any, values: Any) -> Any:  # noqa: A002  Triton's keyword
     """Of interest to the compiler only."""
     return _hinted(input, values, "tl.multiple_of")
 
 
-def max_contiguous(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+def max_contiguous(input: Any, values: Any) -> Any:  # noqa: A002  Triton's keyword
     """Of interest to the compiler only."""
     return _hinted(input, values, "tl.max_contiguous")
 
 
-def max_constancy(input: Any, values: Any) -> Any:  # noqa: A002 - Triton's keyword
+def max_constancy(input: Any, values: Any) -> Any:  # noqa: A002  Triton's keyword
     """Of interest to the compiler only."""
     return _hinted(input, values, "tl.max_constancy")
 
@@ -97,7 +97,7 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
         run.current().find("note", row, f"device_assert failed: {plain(msg)}", advice=advice.ASSERT)
 
 
-def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002 - Triton's
+def device_print(prefix: Any, *values: Any, hex: Any = False) -> None:  # noqa: A002  Triton's
     """Print the values of the first few programs."""
     if not isinstance(plain(prefix), str):
         refuse("tl.device_print begins with a text: tl.device_print('n', n)")

@@ -23,7 +23,7 @@ _MIN_K = 16
 
 
 def dot(
-    input: Any,  # noqa: A002 - Triton's keyword
+    input: Any,  # noqa: A002  Triton's keyword
     other: Any,
     acc: Any = None,
     input_precision: Any = None,
@@ -86,7 +86,7 @@ def _check_dot(a: Value, b: Value) -> None:
             "cast one with .to()"
         )
     rank = len(a.shape)
-    if rank != len(b.shape) or rank < 2 or a.shape[-1] != b.shape[-2]:  # noqa: PLR2004 - M, K
+    if rank != len(b.shape) or rank < 2 or a.shape[-1] != b.shape[-2]:  # noqa: PLR2004  M, K
         refuse(f"tl.dot: shapes {a.shape} and {b.shape} do not multiply")
     if a.dtype.is_int() and a.dtype is not int8:
         refuse(f"tl.dot multiplies floats and int8, not {a.dtype}")
@@ -133,7 +133,7 @@ def _product(x: Array, y: Array) -> Array:
 
 
 def _matmul(x: Array, y: Array) -> Array:
-    shared = x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1  # noqa: PLR2004 - program, M, K
+    shared = x.ndim == 3 and y.shape[0] == 1 and x.shape[0] > 1  # noqa: PLR2004  program, M, K
     left, right = (x.reshape(-1, x.shape[-1]), y[0]) if shared else (x, y)
     product: Array = np.matmul(left, right)
     return product.reshape(x.shape[:-1] + y.shape[-1:]) if shared else product

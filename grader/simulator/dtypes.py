@@ -5,7 +5,7 @@ exact for + - * / and sqrt, since float32 has more than 2p + 2 of their bits. Li
 then one switch: every float computes in float64 and nothing rounds.
 """
 
-# ruff: noqa: D102 - the short methods have Triton's own names, which say it all
+# ruff: noqa: D102  the short methods have Triton's own names, which say it all
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOL, _INT, _FLOAT = range(3)
 POINTER = -1
 
 
-class dtype:  # noqa: N801 - tl.dtype
+class dtype:  # noqa: N801  tl.dtype
     """A scalar type of the kernel language, such as ``tl.float16``."""
 
     def __new__(cls, name: str) -> Self:
@@ -50,7 +50,7 @@ class dtype:  # noqa: N801 - tl.dtype
         self.lowest = -(1 << bits - 1) if self.signed else 0
         self.highest = (1 << bits - int(self.signed)) - 1
         self.storage = np.dtype(storage)
-        self._narrow = kind == _FLOAT and bits < 32  # noqa: PLR2004 - float32 computes as itself
+        self._narrow = kind == _FLOAT and bits < 32  # noqa: PLR2004  float32 computes as itself
         self._native = np.dtype(np.float32) if self._narrow else self.storage
         self.compute = self._native
         self.rounds = self._narrow
@@ -140,7 +140,7 @@ class dtype:  # noqa: N801 - tl.dtype
         return raw.astype(self.compute, copy=False)
 
 
-class pointer_type:  # noqa: N801 - tl.pointer_type
+class pointer_type:  # noqa: N801  tl.pointer_type
     """The type of an address of elements of one type."""
 
     primitive_bitwidth = 64

@@ -14,7 +14,7 @@ KERNEL_BUILTINS: dict[str, Any] = dict(vars(builtins))
 
 def kernel_frame() -> FrameType | None:
     """The innermost frame that runs a kernel, or None on the host."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  inspect.stack() reads every source file
     while frame is not None and frame.f_builtins is not KERNEL_BUILTINS:
         frame = frame.f_back
     return frame

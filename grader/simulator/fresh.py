@@ -100,7 +100,7 @@ def mark_of(tensor: torch.Tensor, storage: torch.UntypedStorage, n_elements: int
     mark: Mark | None = getattr(storage, _UNWRITTEN, None)
     if mark is None:
         return None
-    version = tensor._version  # noqa: SLF001 - the only way to see that torch wrote
+    version = tensor._version  # noqa: SLF001  the only way to see that torch wrote
     if mark.version != version or mark.written.size != n_elements:
         forget(tensor)
         return None
@@ -134,7 +134,7 @@ def update(mark: Mark, tensor: torch.Tensor) -> None:
     if mark.written.all():
         forget(tensor)
     else:
-        mark.version = tensor._version  # noqa: SLF001 - as above
+        mark.version = tensor._version  # noqa: SLF001  as above
 
 
 def forget(tensor: torch.Tensor) -> None:
@@ -159,6 +159,6 @@ def carry_over(source: torch.Tensor, copy: torch.Tensor) -> None:
 def _set(
     tensor: torch.Tensor, written: Array, last_writer: tuple[str, tuple[str, int]] | None
 ) -> None:
-    mark = Mark(tensor._version, written)  # noqa: SLF001 - as above
+    mark = Mark(tensor._version, written)  # noqa: SLF001  as above
     mark.last_writer = last_writer
     setattr(tensor.untyped_storage(), _UNWRITTEN, mark)

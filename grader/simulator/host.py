@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_iter
 
 from grader.simulator import fresh, host_cuda, host_marks, modes
 
-_constructors: Any = torch_device._device_constructors  # noqa: SLF001 - has no public name
+_constructors: Any = torch_device._device_constructors  # noqa: SLF001  has no public name
 _CPU = torch.device("cpu")
 
 

@@ -92,7 +92,7 @@ _PROPERTIES = types.SimpleNamespace(
 
 def _asked_by_torch() -> bool:
     """Whether torch itself wants to know: it would go on to use a GPU that is not there."""
-    asker = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - the caller's caller
+    asker = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001  the caller's caller
     return asker.partition(".")[0] == "torch"
 
 

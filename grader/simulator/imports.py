@@ -57,7 +57,7 @@ class _Folder:
         before = sys.modules.get(name)
         self.loaded[path.stem] = sys.modules[name] = module
         try:
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - running the submission is the purpose
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102  running the submission is the purpose
         except BaseException:
             del self.loaded[path.stem]
             sys.modules.pop(name, None)
@@ -69,7 +69,7 @@ class _Folder:
     def import_module(
         self,
         name: str,
-        globals: Any = None,  # noqa: A002 - the signature of __import__
+        globals: Any = None,  # noqa: A002  the signature of __import__
         locals: Any = None,  # noqa: A002
         fromlist: Any = (),
         level: int = 0,

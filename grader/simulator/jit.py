@@ -207,7 +207,7 @@ def jit(
     fn: Callable[..., Any] | None = None,
     *,
     version: Any = None,
-    repr: Any = None,  # noqa: A002 - Triton's keyword
+    repr: Any = None,  # noqa: A002  Triton's keyword
     launch_metadata: Any = None,
     do_not_specialize: Sequence[str | int] | None = None,
     do_not_specialize_on_alignment: Sequence[str | int] | None = None,

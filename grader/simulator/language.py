@@ -151,7 +151,7 @@ def _driver() -> types.SimpleNamespace:
 
 
 def _active_device() -> torch.device:
-    from grader.simulator import host_marks  # noqa: PLC0415 - only host code asks
+    from grader.simulator import host_marks  # noqa: PLC0415  only host code asks
 
     return torch.device("cuda", 0) if host_marks.is_pretending() else torch.device("cpu")
 

@@ -34,7 +34,7 @@ _OPTIONS = frozenset(
 def kernel_range(*bounds: Any, **options: Any) -> Iterator[Any]:
     """range() inside a kernel: programs must agree on the number of turns, not on the start."""
     unknown = sorted(options.keys() - _OPTIONS)
-    if unknown or not 1 <= len(bounds) <= 3:  # noqa: PLR2004 - start, stop, step
+    if unknown or not 1 <= len(bounds) <= 3:  # noqa: PLR2004  start, stop, step
         what = f"the argument {unknown[0]}" if unknown else f"{len(bounds)} bounds"
         refuse(f"range() does not take {what}; it has {', '.join(sorted(_OPTIONS))}")
     return _turns(*bounds)
@@ -46,7 +46,7 @@ def _turns(*bounds: Any) -> Iterator[Any]:
     for part in parts:
         if not part.dtype.is_int() or part.shape:
             refuse(f"range() takes integers, not {part.dtype} of shape {part.shape}")
-    wide = any(p.dtype.primitive_bitwidth > 32 for p in parts)  # noqa: PLR2004 - int32
+    wide = any(p.dtype.primitive_bitwidth > 32 for p in parts)  # noqa: PLR2004  int32
     first, last, by = (p.data.astype(np.int64) for p in parts)
     if (by == 0).any():
         refuse("the step of range() is 0")

@@ -125,7 +125,7 @@ def sqrt_rn(x: Any) -> Value:
 
 
 @member
-def abs(x: Any) -> Value:  # noqa: A001 - tl.abs
+def abs(x: Any) -> Value:  # noqa: A001  tl.abs
     """Absolute value of any number."""
     given = value_of(x)
     return Value(np.abs(given.data), given.dtype)
@@ -172,7 +172,7 @@ def div_rn(x: Any, y: Any) -> Value:
 def umulhi(x: Any, y: Any) -> Value:
     """The high half of a product of integers without sign, of 32 or 64 bits."""
     a, b, t = operands(x, y)
-    if not t.is_int() or t.primitive_bitwidth < 32:  # noqa: PLR2004 - bits
+    if not t.is_int() or t.primitive_bitwidth < 32:  # noqa: PLR2004  bits
         refuse(f"tl.umulhi takes integers of 32 or 64 bits, not {t}")
     bits = np.dtype(f"u{t.itemsize}")
     high = (_high_32 if t.itemsize == 4 else _high_64)(a.view(bits), b.view(bits))  # noqa: PLR2004

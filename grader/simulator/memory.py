@@ -70,7 +70,7 @@ class Buffer:
             raise Abandoned  # nothing was kept that could be put back
         if self._before is None and launch.checked:
             for buffer in (self, *self.others):
-                buffer._keep()  # noqa: SLF001 - another of its own kind
+                buffer._keep()  # noqa: SLF001  another of its own kind
 
     def _keep(self) -> None:
         written = None if self.written is None else self.written.copy()

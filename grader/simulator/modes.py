@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 # a context in which no mode takes part
-bare: Any = torch._C.DisableTorchFunction  # noqa: SLF001 - has no public name
+bare: Any = torch._C.DisableTorchFunction  # noqa: SLF001  has no public name
 
 _active: list[TorchFunctionMode] = []
 _run_backward: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined] # noqa: SLF001
@@ -33,7 +33,7 @@ def entered(mode: TorchFunctionMode) -> Iterator[None]:
 
 
 def _with_modes(*args: Any, **kwargs: Any) -> Any:
-    if torch._C._len_torch_function_stack():  # noqa: SLF001 - has no public name
+    if torch._C._len_torch_function_stack():  # noqa: SLF001  has no public name
         return _run_backward(*args, **kwargs)
     with contextlib.ExitStack() as stack:
         for mode in _active:

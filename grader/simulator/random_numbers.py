@@ -47,7 +47,7 @@ def _rounds(counter: list[Array], k0: Array, k1: Array, n_rounds: int) -> list[A
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) -> tuple[Value, ...]:
     """Four blocks of random uint32, from a counter of four 32-bit integers."""
     counter = [value_of(c) for c in (c0, c1, c2, c3)]
-    if any(c.dtype.primitive_bitwidth != 32 for c in counter):  # noqa: PLR2004 - bits
+    if any(c.dtype.primitive_bitwidth != 32 for c in counter):  # noqa: PLR2004  bits
         raise UnsupportedError("the simulator's tl.philox takes counters of 32 bits")
     words = align(*(c.data.astype(np.uint64) & _LOW for c in counter))
     return _made(seed, words, n_rounds)

@@ -95,7 +95,7 @@ def _tree(combine: Callable[[Array, Array], Array], x: Value, axis: Any, keep_di
 def widened(x: Value) -> Value:
     """As tl.max and tl.min compare: 16-bit numbers in 32 bits."""
     t: dtype = x.dtype
-    if t.primitive_bitwidth >= 32:  # noqa: PLR2004 - comparisons happen in 32 bits
+    if t.primitive_bitwidth >= 32:  # noqa: PLR2004  comparisons happen in 32 bits
         return x
     wide = float32 if t.is_floating() else int32
     return Value(dtypes.convert(x.data, t, wide), wide)
@@ -105,7 +105,7 @@ def _extreme(
     reducer: _Reducer, ignoring_nan: _Reducer, position: _Reducer, worst: float
 ) -> Callable[..., Any]:
     def reduce_to_extreme(
-        input: Any,  # noqa: A002 - Triton's keyword
+        input: Any,  # noqa: A002  Triton's keyword
         axis: Any = None,
         return_indices: Any = False,
         return_indices_tie_break_left: Any = True,
@@ -125,8 +125,8 @@ def _extreme(
     return reduce_to_extreme
 
 
-max = _extreme(np.max, np.fmax.reduce, np.argmax, -np.inf)  # noqa: A001 - tl.max
-min = _extreme(np.min, np.fmin.reduce, np.argmin, np.inf)  # noqa: A001 - tl.min
+max = _extreme(np.max, np.fmax.reduce, np.argmax, -np.inf)  # noqa: A001  tl.max
+min = _extreme(np.min, np.fmin.reduce, np.argmin, np.inf)  # noqa: A001  tl.min
 max.__name__, min.__name__ = "max", "min"
 member(max)
 member(min)

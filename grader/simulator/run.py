@@ -29,7 +29,7 @@ JOURNAL_BYTES = 64 << 20
 Place = tuple[CodeType | None, int]
 
 
-class Split(Exception):  # noqa: N818 - control flow, not an error
+class Split(Exception):  # noqa: N818  control flow, not an error
     """The programs of this pass must run in these groups (indices into the pass)."""
 
     def __init__(self, groups: list[Array], *, memory: bool = False) -> None:
@@ -38,7 +38,7 @@ class Split(Exception):  # noqa: N818 - control flow, not an error
         self.memory = memory
 
 
-class Blocked(Exception):  # noqa: N818 - control flow, not an error
+class Blocked(Exception):  # noqa: N818  control flow, not an error
     """These programs wait, at this file and line, for something only others can do."""
 
     def __init__(self, place: tuple[str, int]) -> None:
@@ -46,7 +46,7 @@ class Blocked(Exception):  # noqa: N818 - control flow, not an error
         self.place = place
 
 
-class Abandoned(Exception):  # noqa: N818 - control flow, not an error
+class Abandoned(Exception):  # noqa: N818  control flow, not an error
     """This run of the launch, one of several, takes too long; what was seen of it stands."""
 
 

@@ -36,7 +36,7 @@ LANGUAGE = (
 
 
 @member
-def expand_dims(input: Any, axis: Any) -> Value:  # noqa: A002 - Triton's keyword
+def expand_dims(input: Any, axis: Any) -> Value:  # noqa: A002  Triton's keyword
     """Insert axes of size 1."""
     given, axes = value_of(input), plain(axis)
     places = list(axes) if isinstance(axes, tuple | list) else [axes]
@@ -53,7 +53,7 @@ def expand_dims(input: Any, axis: Any) -> Value:  # noqa: A002 - Triton's keywor
 
 
 @member
-def broadcast_to(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's keyword
+def broadcast_to(input: Any, *shape: Any) -> Value:  # noqa: A002  Triton's keyword
     """Repeat axes of size 1."""
     if not isinstance(plain(input), Value):
         refuse("tl.broadcast_to takes a value of the kernel; of a number, use tl.full")
@@ -75,7 +75,7 @@ def broadcast_to(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's key
     return Value(np.broadcast_to(data, data.shape[:1] + sizes), given.dtype, given.argument)
 
 
-def broadcast(input: Any, other: Any) -> tuple[Value, Value]:  # noqa: A002 - Triton's keyword
+def broadcast(input: Any, other: Any) -> tuple[Value, Value]:  # noqa: A002  Triton's keyword
     """Both in their common shape."""
     if not isinstance(plain(input), Value) or not isinstance(plain(other), Value):
         refuse("tl.broadcast, tl.join and tl.interleave take values of the kernel: see tl.full")
@@ -96,7 +96,7 @@ def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Value:  # noqa
 
 
 @member
-def view(input: Any, *shape: Any) -> Value:  # noqa: A002 - Triton's keyword
+def view(input: Any, *shape: Any) -> Value:  # noqa: A002  Triton's keyword
     """The same elements in another shape; on a GPU, in another order perhaps."""
     _note_order("tl.view lets a GPU")
     return reshape(input, *shape)
@@ -116,19 +116,19 @@ def ravel(x: Any, can_reorder: Any = False) -> Value:
 
 
 @member
-def trans(input: Any, *dims: Any) -> Value:  # noqa: A002 - Triton's keyword
+def trans(input: Any, *dims: Any) -> Value:  # noqa: A002  Triton's keyword
     """Permute axes; without ``dims`` swap the last two."""
     given = value_of(input)
     if not dims:
         order = list(range(len(given.shape) + 1))
-        if len(order) <= 2:  # noqa: PLR2004 - the programs, and one axis
+        if len(order) <= 2:  # noqa: PLR2004  the programs, and one axis
             refuse(f"tl.trans needs two axes, not shape {given.shape}")
         return given.permuted([*order[:-2], order[-1], order[-2]])
     return permute(given, *dims)
 
 
 @member
-def permute(input: Any, *dims: Any) -> Value:  # noqa: A002 - Triton's keyword
+def permute(input: Any, *dims: Any) -> Value:  # noqa: A002  Triton's keyword
     """Reorder axes."""
     given = value_of(input)
     order = plain(dims[0]) if len(dims) == 1 else plain(dims)
@@ -170,7 +170,7 @@ def join(a: Any, b: Any) -> Value:
 def split(a: Any) -> tuple[Value, Value]:
     """Undo join."""
     given = value_of(a)
-    if not given.shape or given.shape[-1] != 2:  # noqa: PLR2004 - two halves
+    if not given.shape or given.shape[-1] != 2:  # noqa: PLR2004  two halves
         refuse(f"tl.split needs a last axis of 2, not shape {given.shape}")
     return Value(given.data[..., 0], given.dtype), Value(given.data[..., 1], given.dtype)
 

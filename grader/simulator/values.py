@@ -5,7 +5,7 @@ and masks stay formulas (index.py) as long as they can. Operators live in operat
 reshaping and reducing values in other modules.
 """
 
-# ruff: noqa: D102 - the short methods have Triton's own names, which say it all
+# ruff: noqa: D102  the short methods have Triton's own names, which say it all
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Value:
         return math.prod(self.full_shape[1:])
 
     @property
-    def T(self) -> Value:  # noqa: N802 - tl.tensor.T
-        if len(self.shape) != 2:  # noqa: PLR2004 - rows and columns
+    def T(self) -> Value:  # noqa: N802  tl.tensor.T
+        if len(self.shape) != 2:  # noqa: PLR2004  rows and columns
             refuse(f".T swaps two axes, and this has shape {self.shape}")
         return self.permuted([0, 2, 1])
 

@@ -54,7 +54,7 @@ def answer(file: str) -> str:
     try:
         spec.loader.exec_module(module)
         module.kernel.warmup(*arguments(), grid=(1,))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
         return f"{type(error).__name__}: {error}"
     return ""
 

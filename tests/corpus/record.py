@@ -72,7 +72,7 @@ def main() -> int:
         try:
             outputs[case.name] = run(case, device)
             inputs[case.name] = case.fingerprint()
-        except Exception:  # noqa: BLE001 - one case's failure is reported, the others still run
+        except Exception:  # noqa: BLE001  one case's failure is reported, the others still run
             n_failed += 1
             sys.stderr.write(f"{case.name}: {traceback.format_exc(limit=-3)}\n")
     golden.write(path, golden.Golden(machine(device), inputs, outputs))

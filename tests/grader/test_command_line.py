@@ -148,7 +148,7 @@ def test_ctrl_c_leaves_a_partial_card(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         # whoever runs the tests in the background has them ignore it, and so would the grader
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509  no threads here
     )
     wait_for_progress(course)
     process.send_signal(number)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - everybody's name for it
+import torch.nn.functional as F  # noqa: N812  everybody's name for it
 
 from grader.simulator import ArgumentTraffic, Log, load_module, recording
 

@@ -37,7 +37,7 @@ def raised(tmp_path: Path) -> Refused:
         path = tmp_path / "submission.py"
         path.write_text(KERNEL.format(line=line))
         module = load_module(path, name="submission_of_test_simulator_explaining")
-        with pytest.raises(Exception) as raised:  # noqa: PT011 - which it is, is what is tested
+        with pytest.raises(Exception) as raised:  # noqa: PT011  which it is, is what is tested
             module.kernel[(2,)](torch.ones(16))
         return raised.value
 
