@@ -116,8 +116,8 @@ def _examine(todo: list[Specimen], device: Device, jobs: int) -> list[Examined]:
 
 def _table(problems: tuple[Problem, ...], done: list[Examined]) -> Table:
     table = Table(title="Is the assignment sound?")
-    table.add_column("problem", overflow="fold")
-    for name in ("solution", "stub", "wrong caught", "not checkable", "seconds"):
+    table.add_column("problem", no_wrap=True)
+    for name in ("solution", "stub", "caught", "unchecked", "s"):
         table.add_column(name, justify="right")
     for problem in problems:
         its = [examined for examined in done if examined.specimen.problem == problem.name]
