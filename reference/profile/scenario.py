@@ -76,8 +76,8 @@ def _watched_profiles(watch: Watch, *, on_gpu: bool) -> Iterator[None]:
 
     def left(profile: Profile, *error: Any) -> Any:
         result = leave(profile, *error)
-        # acc_events of torch.profiler ends the same one several times
-        if not any(profile is known for known in watch.profiles):
+        # enabled=False records nothing; acc_events of torch.profiler ends the same one several times
+        if profile.enabled and not any(profile is known for known in watch.profiles):
             watch.profiles.append(profile)
         return result
 
@@ -102,6 +102,8 @@ def _with_operators(profiles: list[Any]) -> list[list[dict[str, Any]]]:
         n_left -= len(rows)
         if rows:
             told.insert(0, [_row(row) for row in rows])
+        if n_left == 0:
+            break
     return told
 
 

@@ -119,6 +119,13 @@ def test_other_right_ways_pass(text: str, tmp_path: Path) -> None:
             "no profile was made",
         ),
         (
+            AUTOGRAD.replace("profile() as", "profile(enabled=False) as").replace(
+                "told(prof.key_averages())", "{}"
+            ),
+            Verdict.WRONG_VALUE,
+            "no profile was made",
+        ),
+        (
             "def profile(run):\n    run()\n    with torch.profiler.profile():\n        return {}\n",
             Verdict.WRONG_VALUE,
             "run() was called once, and the profiler was on in none of the calls",
@@ -149,7 +156,16 @@ def test_other_right_ways_pass(text: str, tmp_path: Path) -> None:
             "TypeError",
         ),
     ],
-    ids=["none", "around-nothing", "rows", "row-values", "numbers-as-keys", "invented", "raises"],
+    ids=[
+        "none",
+        "not-enabled",
+        "around-nothing",
+        "rows",
+        "row-values",
+        "numbers-as-keys",
+        "invented",
+        "raises",
+    ],
 )
 def test_odd_submissions_get_a_verdict(
     text: str, verdict: Verdict, said: str, tmp_path: Path
@@ -265,9 +281,10 @@ def test_counts_are_those_of_the_course_notes() -> None:
     assert mistake.what == "calls of aten::mul: got 7, want 6"
 
 
-def softmax(times: dict[str, float], case: str) -> Log:
-    """A log of one of the cases softmax, with made-up times."""
-    n = int(arguments_of(case)["repeats"])
+def timed(case: str, times: dict[str, float]) -> Log:
+    """A log of one of the cases softmax or matmul, with made-up times."""
+    arguments = arguments_of(case)
+    n = int(arguments["repeats"]) + (int(arguments["more"]) if case.startswith("matmul") else 0)
     rows = [
         {"name": name, "calls": n, "cpu_us": us, "total_us": us, "gpu_us": 0.0}
         for name, us in times.items()
@@ -289,10 +306,29 @@ def softmax(times: dict[str, float], case: str) -> Log:
 )
 def test_what_took_longest_stands_first(times: dict[str, float], said: str | None) -> None:
     """In whichever order the operators were called; where only names count, any order will do."""
-    mistake = judged("softmax-order", softmax(times, "softmax-order"))
+    mistake = judged("softmax-order", timed("softmax-order", times))
 
     assert (None if mistake is None else mistake.what) == said
-    assert judged("softmax-nested", softmax(times, "softmax-nested")) is None
+    assert judged("softmax-nested", timed("softmax-nested", times)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu_us", "is_right"),
+    [
+        ("aten::mm", 91.0, True),
+        ("aten::mm", 90.0, True),
+        ("aten::mm", 92.0, False),
+        ("aten::matmul", 9.0, True),
+        ("aten::matmul", 8.0, False),
+    ],
+)
+def test_whole_microseconds_are_right(name: str, cpu_us: float, is_right: bool) -> None:
+    """90.6 may be told as 91 or cut to 90; two units more or less are another time."""
+    log = timed("matmul-time", {"aten::mm": 90.6, "aten::matmul": 9.4})
+    (values,) = (values for at, values in log["items"] if at == name)
+    values[1] = cpu_us
+
+    assert (judged("matmul-time", log) is None) == is_right
 
 
 def test_any_profile_that_was_made_may_be_returned() -> None:
