@@ -150,7 +150,7 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
     - float32 by TF32: factors are cut to 10 bits, so scores of size 3 are off by 3e-3; 0.012;
     - float32 by IEEE arithmetic (case "ieee"): 2**-24 a step, 1e-5 leaves TF32 far outside;
     - float16 and bfloat16: PyTorch's operators round scores and probabilities, 2**-12 and 2**-9 of
-      their size each time: 0.0055 and 0.042. Kernels keep scores in float32: 0.0015 and 0.017, with
+      their size each time: 0.0055 and 0.042. Kernels keep scores in float32: 0.002 and 0.017, with
       q scaled before it is rounded.
 
     In gradients a score counts p * (dp - delta), and a query that sees one key has dp = delta: of
@@ -182,14 +182,19 @@ def tolerance(case: Case | BenchmarkCase, output: str) -> Tolerance:
 def _differences(case: Case | BenchmarkCase, output: str) -> float:
     """What rounding leaves of dp - delta where both are equal, in the gradients of q and k.
 
-    They are of size sqrt(d), and divided by it: 4e-3 was seen by TF32, 3e-4 in float16 and 1e-3 in
-    bfloat16, 4e-3 where dp itself is rounded. This is for p = 1, as in the first causal queries; one
-    of NK keys has p = 8 / NK at most, or nearly.
+    They are of size sqrt(d), and divided by it: 4e-3 was seen by TF32, 3e-4 in float16, 1e-3 in
+    bfloat16, and there up to 2e-2 where dp or delta itself is rounded. That is for p = 1, as in the
+    first causal queries; one of NK keys has p = 8 / NK at most, or nearly.
+
+    However many keys, it stays below what 16 rows of zeros would be wrong by: gradients of the last
+    queries are of size 1.2 / sqrt(NK), the largest in 16 rows three times that.
     """
-    size = {"float32": 0.03, "float16": 3e-3, "bfloat16": 0.015}[case.dtype]
+    size = {"float32": 0.03, "float16": 3e-3, "bfloat16": 0.06}[case.dtype]
+    n_k = case.dims["NK"]
     if output == "grad:k":
-        return size * min(1.0, 8 / case.dims["NK"])
-    return size if output == "grad:q" and case.scalars["is_causal"] else 0.0
+        return size * min(1.0, 8 / n_k)
+    is_first_seen = output == "grad:q" and case.scalars["is_causal"]
+    return min(size, 2.5 / math.sqrt(n_k)) if is_first_seen else 0.0
 
 
 def traffic(case: Case, phase: Phase) -> Traffic:
