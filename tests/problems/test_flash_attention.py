@@ -1,4 +1,4 @@
-"""flash_attention: its oracle in chunks, its tolerance in benchmarks, and its solution on a GPU that copies tiles by itself.
+"""flash_attention: its oracle in chunks, tolerance in benchmarks, and solution on newer GPUs.
 
 The simulator poses as an A100, so that what is graded in it loads tiles through pointers.
 """
