@@ -96,6 +96,7 @@ class Watch:
         self._n_timeouts = 0
         self._built: dict[Sources, Path | Refusal] = {}
         self._named: dict[Sources, dict[str, str]] = {}
+        self._failed: dict[Sources, RuntimeError] = {}
 
     def load_inline(self, *args: Any, **options: Any) -> Any:
         """As the real one is called, and a module like the one it returns."""
@@ -132,8 +133,12 @@ class Watch:
     def _real(self, wanted: Sources, load: Callable[[], Any]) -> Any:
         _find_tools()
         try:
+            if wanted in self._failed:
+                # torch, asked again, takes the build for done, and misses its file
+                raise self._failed[wanted]
             module = load()
         except RuntimeError as error:
+            self._failed[wanted] = error
             texts = {"main.cpp": wanted.main, "cuda.cu": wanted.cuda}
             said, names = _short(str(error)), self._named[wanted]
             if said:

@@ -90,6 +90,35 @@ def test_words_of_the_real_compiler_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+def test_a_build_that_failed_fails_again_in_the_same_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asked a second time, torch looks for the file that never came; other sources are built."""
+    asked_for: set[str] = set()
+
+    def real(*_args: Any, cuda_sources: str, **_options: Any) -> SimpleNamespace:
+        if "good" in cuda_sources:
+            return SimpleNamespace(f=lambda x: x)
+        if cuda_sources in asked_for:
+            raise ImportError("f.so: cannot open shared object file")
+        asked_for.add(cuda_sources)
+        raise RuntimeError(FAILED)
+
+    monkeypatch.setattr(inline, "_real_load_inline", real)
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    watch = Watch(on_host=False)
+    refusals = []
+    for _ in range(2):
+        watch.seen = inline.Seen()
+        with pytest.raises(RuntimeError, match="blokIdx"):
+            load(watch, CUDA)
+        refusals.append(watch.seen.refusal)
+
+    assert refusals[0] is not None
+    assert refusals[0] == refusals[1]
+    assert load(watch, f"// good\n{CUDA}").f(1) == 1
+
+
 def test_a_build_that_fails_without_a_word_of_the_source_blames_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
