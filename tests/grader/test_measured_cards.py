@@ -34,6 +34,18 @@ def test_the_reference_earns_everything_on_a_gpu() -> None:
     assert (reference.score, reference.max_score_measured, reference.max_score) == (48, 48, 48)
 
 
+def test_what_lost_points_on_a_gpu_was_flash_attention_alone() -> None:
+    """Before it compiled with Triton 3.6: the others keep theirs, and its speed is not measured."""
+    first = card("scorecard-h200-first.json")
+
+    assert first.status is Status.GRADED
+    short = [p.name for p in first.problems if p.score != p.max_score_measured]
+    assert short == ["flash_attention"]
+    rows = [row for row in first.performance if row.problem == "flash_attention"]
+    assert rows
+    assert {row.status for row in rows} == {"not_measured"}
+
+
 @pytest.mark.parametrize("name", ["scorecard-h200.json", "scorecard-h200-slowed.json"])
 def test_every_paid_row_is_measured_and_verified(name: str) -> None:
     """A row that pays points has enough pairs, a ratio inside its interval, verified outputs."""
