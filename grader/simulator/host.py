@@ -31,6 +31,7 @@ def pretend_gpu() -> Iterator[None]:
     try:
         with (
             mock.patch.multiple(torch.cuda, **host_cuda.functions()),
+            mock.patch.multiple(torch.cuda.nvtx, **host_cuda.marks()),
             modes.entered(_Pretend()),
             _default_device(),
         ):

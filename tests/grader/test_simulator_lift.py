@@ -290,6 +290,33 @@ def test_host_code_for_cuda_runs_on_the_cpu(kernels: types.ModuleType) -> None:
     assert len(log.launches) == 1
 
 
+def test_marks_for_a_profiler_are_passed_over(kernels: types.ModuleType) -> None:
+    """nvtx marks what a profiler of NVIDIA shows; kernels between them run as without."""
+    nvtx = torch.cuda.nvtx
+    before = nvtx.range_push, nvtx.range_pop, nvtx.mark, nvtx.range_start, nvtx.range_end
+    x = torch.randn(100)
+
+    with pretend_gpu(), recording() as log:
+        with nvtx.range("layer {}", 3):
+            kernels.gelu(x)
+        assert nvtx.range_push("inner") == nvtx.range_pop() == 0
+        nvtx.mark("here")
+        nvtx.range_end(nvtx.range_start("outer"))
+
+    assert [launch.kernel for launch in log.launches] == ["gelu_kernel"]
+    assert before == (nvtx.range_push, nvtx.range_pop, nvtx.mark, nvtx.range_start, nvtx.range_end)
+
+
+def test_a_mistake_between_marks_is_raised() -> None:
+    """Marks end with their block and hide no exception."""
+    with (
+        pretend_gpu(),
+        pytest.raises(ValueError, match="its own"),
+        torch.cuda.nvtx.range("layer"),
+    ):
+        raise ValueError("its own")
+
+
 def test_a_tensor_made_without_a_device_is_refused(kernels: types.ModuleType) -> None:
     """torch.zeros(8) is on the CPU, where a kernel cannot reach it."""
     with pretend_gpu():

@@ -123,6 +123,22 @@ def by_events(wait: str, end: str = "events.append((start, stop))", more: str = 
     )
 
 
+def by_timeit(read: str) -> str:
+    """A submission that leaves the clock to timeit, which is given ``once``."""
+    return (
+        "import timeit\n"
+        + HEAD
+        + f"""
+    def once():
+        run()
+        torch.cuda.synchronize()
+
+    torch.cuda.synchronize()
+    return [1e3 * {read} for _ in range(num_trials)]
+"""
+    )
+
+
 RIGHT = {
     "perf_counter": by_clock("time.perf_counter()", "1e3"),
     "nanoseconds": by_clock("time.perf_counter_ns()", "1e-6"),
@@ -130,6 +146,14 @@ RIGHT = {
     "monotonic": by_clock("time.monotonic()", "1000"),
     "imported-by-name": by_clock("perf_counter()", "1e3", "from time import perf_counter\n"),
     "default-timer": by_clock("default_timer()", "1e3", "from timeit import default_timer\n"),
+    "timeit": by_timeit("timeit.timeit(once, number=1)"),
+    "timer": by_timeit("timeit.Timer(once).timeit(number=1)"),
+    "repeat": by_timeit("timeit.repeat(once, number=1, repeat=1)[0]"),
+    "repeat-all": by_timeit("0").replace(
+        "return [1e3 * 0 for _ in range(num_trials)]",
+        "return [1e3 * t for t in timeit.repeat(once, number=1, repeat=num_trials)]",
+    ),
+    "marks": by_events("torch.cuda.nvtx.range_pop()", more="torch.cuda.nvtx.range_push('trial')"),
     "accelerator": by_clock("time.perf_counter()", "1e3").replace(
         "torch.cuda.sync", "torch.accelerator.sync"
     ),
@@ -296,6 +320,11 @@ def test_each_mistake_is_named(stem: str, case: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        (
+            by_timeit("timeit.timeit(run, number=1)"),
+            "stopped before the GPU was done",
+        ),
+        (by_timeit("timeit.timeit(once, number=1)").replace("1e3", "1"), "these are seconds"),
         (by_clock("time.perf_counter()", "1e6"), "these are microseconds"),
         (by_clock("time.perf_counter_ns()", "1"), "these are nanoseconds"),
         (by_clock("0.001", "1e3"), "the time of trial 0 is 0.0, want a positive number of ms"),
@@ -306,7 +335,19 @@ def test_each_mistake_is_named(stem: str, case: str, words: str) -> None:
         (HEAD + "    return [True] * num_trials", "trial 0 is True, want"),
         (HEAD, "got None, want a list of 5 times in ms"),
     ],
-    ids=["us", "ns", "zero", "results", "no-clock", "nan", "digits", "bools", "nothing"],
+    ids=[
+        "timeit-no-wait",
+        "timeit-s",
+        "us",
+        "ns",
+        "zero",
+        "results",
+        "no-clock",
+        "nan",
+        "digits",
+        "bools",
+        "nothing",
+    ],
 )
 def test_what_else_comes_back_is_explained(body: str, words: str, write: Write) -> None:
     """Whatever a benchmark returns, the message says what is wrong with it."""
