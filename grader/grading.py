@@ -11,6 +11,7 @@ import os
 import secrets
 import shlex
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,12 +161,25 @@ class Grading:
 
 
 def grader_error(where: str, error: BaseException) -> Check:
-    """The check that blames the grader."""
+    """The check that blames the grader, and names the line of the problem where it happened."""
     what = f"{type(error).__name__}: {error}"[:4000]
+    if place := _place_in_reference(error):
+        what += f"\n  raised at {place}"
     cause = (
         f"{where}: {what}\n  This is a fault of the grader, not of your code; it costs no points."
     )
     return Check(verdict=Verdict.GRADER_ERROR, cause=cause)
+
+
+def _place_in_reference(error: BaseException) -> str:
+    """The last line of problem.py or hidden.py that the error came through; "" if none."""
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        # the names that grader.discover gives to what it imports
+        if str(frame.f_globals.get("__name__")).startswith("reference."):
+            path = Path(frame.f_code.co_filename)
+            place = f"{path.parent.name}/{path.name}:{line} in {frame.f_code.co_name}"
+    return place
 
 
 def resolve_device(device: Literal["auto", "cpu", "cuda"]) -> Device:
