@@ -13,6 +13,7 @@ from grader.checks.form import form
 from grader.checks.trial import Trial, ended, grad_outputs, oracle
 from grader.inputs import is_differentiable
 from grader.sandbox.client import Outcome, Student, StudentFaultError
+from grader.sandbox.protocol import Packed
 from grader.scorecard import Check, Verdict
 from grader.seen import AutotunedSeen, FindingSeen
 from grader.spec import Inputs, Phase
@@ -91,17 +92,51 @@ def _judged(trial: Trial, outcome: Outcome, phase: Phase | None) -> Check:
     reply = outcome.reply
     # stores beside the tensor and elements left out are why too little was written, where there are any
     findings = [finding for finding in reply.findings if finding.kind != "note"]
-    n_outputs = sum(math.prod(packed.header.shape) for packed in outcome.outputs.values())
-    if not reply.n_launches or (reply.written < n_outputs and not findings):
-        # how much of the work is the student's own is judged by time elsewhere; this is its floor
+    foreign = "" if findings else _foreign(trial, outcome)
+    if foreign or not reply.n_launches:
         what = (
-            f"kernels of your own wrote {reply.written} elements, but the output has {n_outputs}:"
-            " this problem asks for kernels that compute all of it"
+            f"{foreign or 'no kernel of your own ran'}: this problem asks for kernels of your own"
         )
         return verify.fail(Verdict.FOREIGN_KERNEL, what, trial.context)
     if findings:
         return _found(trial, findings)
     return PASSED if phase is None else _traffic(trial, outcome, phase)
+
+
+def _foreign(trial: Trial, outcome: Outcome) -> str:
+    """What kernels of the student's own did not write, of the outputs and of the gradients, or "".
+
+    How much of the work is the student's own is judged by time elsewhere; this is its floor. Of the
+    gradients the largest must be written, where the problem asks for a backward of one's own: others
+    may be summed by PyTorch, as the partial sums of a weight's.
+    """
+    reply = outcome.reply
+    n_outputs = sum(_sizes(outcome.outputs))
+    if reply.written < n_outputs:
+        return f"kernels wrote {reply.written} elements, but the output has {n_outputs}"
+    if not outcome.grads or len(reply.launches) < reply.n_launches:
+        return ""
+    forward, backward = (
+        sum(
+            moved.written + moved.atomics
+            for launch in launches
+            for moved in launch.arguments.values()
+        )
+        for launches in (
+            reply.launches[: reply.n_forward_launches],
+            reply.launches[reply.n_forward_launches :],
+        )
+    )
+    if forward < n_outputs:
+        return f"the forward's kernels wrote {forward} elements, but the output has {n_outputs}"
+    n_grad = max(_sizes(outcome.grads))
+    if "both" in trial.problem.own_share and backward < n_grad:
+        return f"the backward's kernels wrote {backward} elements, but a gradient has {n_grad}"
+    return ""
+
+
+def _sizes(tensors: Mapping[str, Packed]) -> list[int]:
+    return [math.prod(packed.header.shape) for packed in tensors.values()]
 
 
 def _found(trial: Trial, findings: Sequence[FindingSeen]) -> Check:
