@@ -117,7 +117,7 @@ def test_files_are_decoded_as_python_does(tmp_path: Path, source: bytes) -> None
     path = tmp_path / "submission.py"
     path.write_bytes(source)
 
-    assert load_module(path, name="submission").name == "\u4f60"
+    assert load_module(path, name="decoded").name == "\u4f60"
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

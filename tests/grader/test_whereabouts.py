@@ -99,7 +99,7 @@ def line_of(text: str, mark: str) -> int:
     ("body", "mark", "function"),
     [
         pytest.param(
-            "i = 0\n    while i < 1:\n        x = x + 0  # endless while",
+            "i = tl.program_id(0)\n    while i >= 0:\n        x = x + 0  # endless while",
             "endless while",
             "kernel",
             id="while",
