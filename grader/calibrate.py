@@ -8,7 +8,7 @@ from pathlib import Path
 from grader.measure import threshold_file
 from grader.measure.constants import PAID_PHASES
 from grader.scorecard import PerformanceRow, Scorecard, Status, Verdict
-from grader.spec import Baseline, Threshold
+from grader.spec import Baseline, Problem, Threshold
 
 
 class CalibrationError(ValueError):
@@ -31,6 +31,20 @@ def only(card: Scorecard, names: Sequence[str]) -> Scorecard:
     return card.model_copy(update={"problems": kept})
 
 
+def check_cases(card: Scorecard, problems: Sequence[Problem]) -> None:
+    """Raise CalibrationError if the card timed what is no benchmark case of its problem.
+
+    Thresholds for such a case would keep the whole problem from loading.
+    """
+    ids = {problem.name: {case.id for case in problem.benchmark_cases} for problem in problems}
+    for row in card.performance:
+        if row.problem in ids and row.case not in ids[row.problem]:
+            raise CalibrationError(
+                f"{row.problem} has no benchmark case {row.case!r}, only"
+                f" {', '.join(sorted(ids[row.problem])) or 'none'}: measure the reference again"
+            )
+
+
 def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path) -> list[Path]:
     """Write thresholds.json of every problem in the card that has speed; other GPUs' stay.
 
@@ -44,6 +58,8 @@ def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path)
 
     Raises:
         CalibrationError: If a problem lost points in its tests, or a row was not measured well.
+        ValueError: If a thresholds.json that is there cannot be read.
+        OSError: If one cannot be written; the others are then as they were.
     """
     gpu = card.environment.gpu
     if gpu is None:
@@ -59,10 +75,9 @@ def calibrate(card: Scorecard, against: Mapping[str, Baseline], reference: Path)
         if failed:
             raise CalibrationError(f"{failed[0]} did not pass: is this the reference's scorecard?")
         path = reference / problem.name / "thresholds.json"
-        before = threshold_file.load(path) if path.is_file() else {}
+        before = threshold_file.load(path) if path.exists() else {}
         merged[path] = _merged(before, rows, gpu, against[problem.name])
-    for path, by_case in merged.items():
-        threshold_file.dump(by_case, path)
+    threshold_file.dump_all(merged)
     return list(merged)
 
 

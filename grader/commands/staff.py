@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from grader.exits import BELOW_MIN_SCORE, USAGE, fail
+from grader.report.wording import plain
+
+if TYPE_CHECKING:
+    from grader.scorecard import Scorecard
+    from grader.spec import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,20 +42,23 @@ def calibrate(
       python -m grader calibrate card-of-the-reference.json --baseline eager --problem gelu
     """
     from grader import calibrate as calibration
-    from grader import discover
-    from grader.scorecard import Scorecard
+    from grader.discover import REFERENCE
 
+    measured = _read(card, "; grade the reference first")
     try:
-        measured = Scorecard.model_validate_json(card.read_bytes())
         if problem:
             measured = calibration.only(measured, problem)
-        problems = discover.load_problems([problem.name for problem in measured.problems])
+        problems = _problems_of(measured, card)
+        calibration.check_cases(measured, problems)
         against = {each.name: baseline or each.paid_against for each in problems}
-        written = calibration.calibrate(measured, against, discover.REFERENCE)
+        written = calibration.calibrate(measured, against, REFERENCE)
+    except calibration.CalibrationError as error:
+        fail(plain(f"{card}: {error}"), USAGE)
     except OSError as error:
-        fail(f"{card}: {error.strerror}; grade the reference first", USAGE)
+        fail(f"{error.filename} cannot be written: {error.strerror}", USAGE)
     except ValueError as error:
-        fail(f"{card}: {error}", USAGE)
+        # of the problems, not of the card
+        fail(plain(str(error)), USAGE)
     for path in written:
         print(f"written: {path.relative_to(ROOT)}")
 
@@ -67,14 +75,33 @@ def speeds(
       python -m grader speeds out/scorecard.json > speeds.md
     """
     from grader.report import markdown
-    from grader.scorecard import Scorecard
 
+    measured = _read(card)
     try:
-        print(markdown.speeds(Scorecard.model_validate_json(card.read_bytes())), end="")
-    except OSError as error:
-        fail(f"{card}: {error.strerror}", USAGE)
+        print(markdown.speeds(measured), end="")
     except ValueError as error:
         fail(f"{card}: {error}", USAGE)
+
+
+def _problems_of(measured: Scorecard, card: Path) -> tuple[Problem, ...]:
+    from grader import discover
+
+    try:
+        return discover.load_problems([problem.name for problem in measured.problems])
+    except ValueError as error:
+        fail(plain(f"problems of {card}: {error}"), USAGE)
+
+
+def _read(card: Path, advice: str = "") -> Scorecard:
+    """The card, or the end of the command."""
+    from grader import card_file
+
+    try:
+        return card_file.load(card)
+    except OSError as error:
+        fail(f"{card}: {error.strerror}{advice}", USAGE)
+    except ValueError as error:
+        fail(plain(f"{card}: {error}"), USAGE)
 
 
 def stubs(

@@ -5,13 +5,17 @@ Pays nothing: ``grader.thresholds`` does.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import RootModel, ValidationError
 
+from grader.card_file import first_error
 from grader.measure.constants import PAID_PHASES, SPARE, ZERO_SHARE_AT
 from grader.measure.implementations import impls_of
 from grader.scorecard import Record
@@ -39,7 +43,7 @@ def load(path: Path) -> dict[str, tuple[Threshold, ...]]:
     """Read a thresholds.json.
 
     Raises:
-        ValueError: If it is malformed; the message names the file and the place in it.
+        ValueError: If it is malformed or cannot be read; the message names the file and the place.
     """
     try:
         file = _File.model_validate_json(path.read_bytes())
@@ -47,12 +51,45 @@ def load(path: Path) -> dict[str, tuple[Threshold, ...]]:
             case: tuple(Threshold(**dict(threshold)) for threshold in thresholds)
             for case, thresholds in file.root.items()
         }
-    except (ValidationError, ValueError) as error:
-        raise ValueError(f"{path}: {error}. `grader calibrate` writes this file") from error
+    except (OSError, ValueError) as error:
+        said = str(error)
+        if isinstance(error, OSError):
+            said = error.strerror or said
+        elif isinstance(error, ValidationError):
+            said = first_error(error)
+        raise ValueError(f"{path}: {said}. `grader calibrate` writes this file") from error
 
 
 def dump(by_case: ByCase, path: Path) -> None:
     """Write a thresholds.json, in an order that depends on the contents only."""
+    dump_all({path: by_case})
+
+
+def dump_all(files: Mapping[Path, ByCase]) -> None:
+    """Write several, each beside its place first: a full disk leaves all of them as they were.
+
+    Raises:
+        OSError: If one cannot be written; names that one.
+    """
+    asides = {path: path.with_name(f".{path.name}-new") for path in files}
+    path = Path()
+    try:
+        for path, aside in asides.items():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            aside.write_text(_text(files[path]), encoding="utf-8")
+        for path, aside in asides.items():
+            aside.replace(path)
+    except OSError as error:
+        # of the file that is wanted, which a failed write does not name at all
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        for aside in asides.values():
+            with contextlib.suppress(OSError):
+                aside.unlink()
+
+
+def _text(by_case: ByCase) -> str:
     file = _File(
         {
             case: tuple(
@@ -62,7 +99,7 @@ def dump(by_case: ByCase, path: Path) -> None:
             for case in sorted(by_case)
         }
     )
-    path.write_text(file.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return file.model_dump_json(indent=2) + "\n"
 
 
 def with_thresholds(problem: Problem, by_case: ByCase) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grader.report.wording import plain
 from grader.scorecard import PerformanceRow, Scorecard
 
 _BASELINES = ("eager", "builtin", "compile")
@@ -28,7 +29,8 @@ def speeds(card: Scorecard) -> str:
         raise ValueError("no time was measured in this scorecard")
     ruled = ("---",) * _N_LEFT + ("---:",) * (len(_HEADS) - _N_LEFT)
     table = "\n".join(map(_cells, (_HEADS, ruled, *lines)))
-    return f"{_machine(card)}\n\n{table}\n"
+    # a card is a file that anybody can write, down to the name of its GPU
+    return plain(f"{_machine(card)}\n\n{table}\n")
 
 
 def _machine(card: Scorecard) -> str:

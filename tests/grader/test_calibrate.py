@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from grader.calibrate import CalibrationError, calibrate, only
+from grader import discover
+from grader.__main__ import app
+from grader.calibrate import CalibrationError, calibrate, check_cases, only
+from grader.exits import USAGE
 from grader.measure import threshold_file
 from grader.scorecard import Scorecard, Verdict
 from grader.spec import Baseline, Threshold
@@ -154,3 +159,77 @@ def test_nothing_is_written_when_a_later_problem_is_refused(
         calibrate(card.model_copy(update={"performance": rows}), EAGER, reference)
 
     assert not list(reference.glob("*/thresholds.json"))
+
+
+def test_a_case_that_the_problem_does_not_have_is_refused(card: Scorecard) -> None:
+    """A threshold for it would keep the problem from loading; a case that is missing does no harm."""
+    problem = discover.load_problem("gelu")
+    own = [case.id for case in problem.benchmark_cases]
+    (row, *_) = [row for row in card.performance if row.problem == "gelu"]
+    known, strange = (row.model_copy(update={"case": case}) for case in (own[0], "N1-\x1b[31m"))
+
+    check_cases(card.model_copy(update={"performance": (known,)}), [problem])
+    with pytest.raises(CalibrationError, match=r"gelu has no benchmark case 'N1-.x1b.*only M"):
+        check_cases(card.model_copy(update={"performance": (known, strange)}), [problem])
+    # of a problem that was not asked for
+    other = strange.model_copy(update={"problem": "silu"})
+    check_cases(card.model_copy(update={"performance": (known, other)}), [problem])
+
+
+def contents(reference: Path) -> dict[Path, str]:
+    """All files below a folder of problems."""
+    return {path: path.read_text() for path in reference.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["thresholds.json", ".thresholds.json-new"])
+def test_nothing_is_written_when_one_file_cannot_be(
+    card: Scorecard, reference: Path, name: str
+) -> None:
+    """The last of five: the error names its thresholds.json, and the others stay as they were."""
+    calibrate(card, EAGER, reference)
+    last = reference / card.problems[-1].name
+    (last / "thresholds.json").unlink()
+    before = contents(reference)
+    (last / name).mkdir()
+
+    with pytest.raises((ValueError, OSError), match=r"thresholds\.json.*") as raised:
+        calibrate(card, dict.fromkeys(EAGER, "compile"), reference)
+
+    assert str(last / "thresholds.json") in str(raised.value)
+    assert contents(reference) == before
+    (last / name).rmdir()
+    calibrate(card, dict.fromkeys(EAGER, "compile"), reference)
+    after = contents(reference)
+    assert {path.name for path in after} == {"thresholds.json"}
+    assert all(after[path] != text for path, text in before.items())
+
+
+@pytest.mark.parametrize("command", ["calibrate", "speeds"])
+def test_the_commands_name_the_card_and_what_it_is(tmp_path: Path, command: str) -> None:
+    """One line and exit code 2; no card at all is as plain."""
+    path = tmp_path / "card.json"
+    path.write_text('{"schema_version": 99}')
+
+    newer = CliRunner().invoke(app, [command, str(path)])
+    missing = CliRunner().invoke(app, [command, str(tmp_path / "none.json")])
+
+    assert (newer.exit_code, missing.exit_code) == (USAGE, USAGE)
+    assert newer.output.startswith(f"error: {path}: made by a newer grader (schema 99")
+    assert len(newer.output.splitlines()) == len(missing.output.splitlines()) == 1
+    assert f"{tmp_path / 'none.json'}: No such file or directory" in missing.output
+
+
+def test_calibrate_blames_the_file_that_it_cannot_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the card, which it has read."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "reference/gelu/thresholds.json")
+
+    monkeypatch.setattr(threshold_file, "dump_all", full)
+
+    ended = CliRunner().invoke(app, ["calibrate", str(DATA / "scorecard-h200.json")])
+
+    assert ended.exit_code == USAGE
+    assert ended.output == (
+        "error: reference/gelu/thresholds.json cannot be written: No space left on device\n"
+    )

@@ -51,3 +51,14 @@ def test_an_unstable_time_says_so(card: Scorecard) -> None:
     rows = tuple(row.model_copy(update={"status": "unstable"}) for row in card.performance)
 
     assert "(unstable)" in speeds(card.model_copy(update={"performance": rows}))
+
+
+def test_control_characters_are_escaped(card: Scorecard) -> None:
+    """A card from elsewhere must not clear the screen; a name without any stays as it is."""
+    environment = card.environment.model_copy(update={"gpu": "GPU \x1b[2J \u202e"})
+
+    told = speeds(card.model_copy(update={"environment": environment}))
+
+    assert told.startswith("GPU \\x1b[2J \\u202e, driver")
+    assert "\x1b" not in told
+    assert "\\" not in speeds(card)
