@@ -62,6 +62,23 @@ const char* cudaGetErrorName(cudaError_t error);
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 
+// The GPU that is pretended: as the simulator of Triton, an A100.
+struct cudaDeviceProp {
+  char name[256] = "NVIDIA A100-SXM4-80GB";
+  int major = 8, minor = 0, multiProcessorCount = 108, warpSize = 32;
+  int maxThreadsPerBlock = 1024, maxThreadsPerMultiProcessor = 2048;
+  int maxThreadsDim[3] = {1024, 1024, 64};
+  int maxGridSize[3] = {2147483647, 65535, 65535};
+};
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = cudaDeviceProp();
+  return cudaSuccess;
+}
+
 namespace cuda_host {
 
 // Runs body(context) once for each thread, with the index variables set, or notes why CUDA would

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -17,19 +19,30 @@ _UNDEFINED = re.compile(r"undefined reference to [`'](?P<name>[^']+)'")
 
 # names that a compiler reports missing; their groups, in g++'s words and clang's
 _MISSING = re.compile(
-    r"'(?:class |struct )?(?:at::)?(?P<owner>\w+)' has no member named '(?P<member>\w+)'"
-    r"|no member named '(?P<clang_member>\w+)' in '(?:namespace )?(?:\w+::)*(?P<clang_owner>\w+)'"
+    r"'(?:const )?(?:class |struct )?(?P<owner>[\w:]+)' has no member named '(?P<member>\w+)'"
+    r"|no member named '(?P<clang_member>\w+)' in (?:namespace )?'(?:const )?(?P<clang_owner>[\w:]+)'"
     r"|'(?P<in_space>\w+)' is not a member of '(?P<space>[\w:]+)'"
     r"|'(?P<in_space2>\w+)' in namespace '(?P<space2>[\w:]+)' does not name"
     r"|'(?P<name>[\w:]+)' (?:was not declared|has not been declared|does not name a type)"
     r"|(?:undeclared identifier|unknown type name) '(?P<clang_name>\w+)'"
-    r'|"(?:class )?(?:\w+::)*(?P<nvcc_owner>\w+)" has no member "(?P<nvcc_member>\w+)"'
+    r'|"(?:const )?(?:class )?(?P<nvcc_owner>[\w:]+)" has no member "(?P<nvcc_member>\w+)"'
     r'|identifier "(?P<nvcc_name>[\w:]+)" is undefined'
 )
 _NO_HEADER = re.compile(
     r"(?P<gcc>[\w./]+): No such file|'(?P<clang>[\w./]+)' file not found|cannot open source file"
     r" \"(?P<nvcc>[\w./]+)\""
 )
+# a function or class of PyTorch's that ours has in fewer forms
+_OTHER_FORM = re.compile(
+    r"no matching function for call to '(?P<call>(?:at|torch|c10)::[\w:~]+)"
+    r"|too (?:many|few) arguments to function '(?:[\w:&* ]+ )?(?P<arity>(?:at|torch|c10)::[\w:]+)\("
+    r"|to (?:non-scalar type )?'(?:const )?(?P<wanted>c10::\w+|IntArrayRef)\b"
+    r'|to "(?P<nvcc_wanted>c10::\w+)'
+    r'|no instance of [\w ]+ "(?P<nvcc_call>(?:at|torch|c10)::[\w:~]+)'
+)
+_CLASSES = ("Tensor", "TensorOptions")
+_SPACES = ("torch", "at", "c10")
+_HEADERS = ("ATen", "ATen/core", "c10/core", "c10/cuda", "c10/util", "torch/csrc/api/include/torch")
 _KNOWN_ELSEWHERE = re.compile(
     r"cuda[A-Z]\w*|cu[A-Z]\w*|__\w+|(AT|C10|TORCH)_\w+|k[A-Z]\w*|atomic[A-Z]\w*|tex\w*|surf\w*"
     r"|at|c10|torch|cub|thrust|cooperative_groups|cg|nvcuda|wmma|cuda|cute|cutlass|pybind11|py"
@@ -105,6 +118,16 @@ def _work_of_pytorch(said: str) -> str:
 
 def _lacking(said: str) -> Iterator[str]:
     """What CUDA or PyTorch have and our header does not, in the errors of a compiler."""
+    yield from _missing(said)
+    for found in _OTHER_FORM.finditer(said):
+        yield f"{next(filter(None, found.groups()))} of this form"
+    for line in said.splitlines():
+        if _LACKING in line:
+            yield line.partition(_LACKING)[2]
+
+
+def _missing(said: str) -> Iterator[str]:
+    """Names and headers."""
     for found in _MISSING.finditer(said):
         groups = found.groupdict()
         member = groups["member"] or groups["clang_member"] or groups["nvcc_member"]
@@ -116,7 +139,7 @@ def _lacking(said: str) -> Iterator[str]:
         elif in_space:
             space = groups["space"] or groups["space2"]
             # PyTorch's headers include much of the standard library
-            if space == "std" or _KNOWN_ELSEWHERE.fullmatch(in_space) or hasattr(torch, in_space):
+            if space == "std" or _KNOWN_ELSEWHERE.fullmatch(in_space) or _has(space, in_space):
                 yield f"{space}::{in_space}"
         elif name and _KNOWN_ELSEWHERE.fullmatch(name.partition("::")[0]):
             yield name
@@ -126,13 +149,31 @@ def _lacking(said: str) -> Iterator[str]:
             r"(torch|ATen|c10|cub|thrust|cuda|cooperative|mma|pybind11|cute|curand)", header
         ):
             yield f"#include <{header}>"
-    for line in said.splitlines():
-        if _LACKING in line:
-            yield line.partition(_LACKING)[2]
 
 
 def _has(owner: str | None, member: str) -> bool:
-    """Whether PyTorch's own class has such a member."""
-    if owner in {"torch", "at", "c10"}:
-        return hasattr(torch, member)
-    return owner in {"Tensor", "TensorOptions"} and hasattr(torch.Tensor, member)
+    """Whether PyTorch's own namespace or class has such a member; if nobody can tell, it has."""
+    if owner is None:
+        return False
+    space, _, inner = owner.partition("::")
+    if space in _SPACES and inner not in {"", *_CLASSES}:
+        # such as at::cuda, of which a PyTorch for the CPU has no headers
+        return True
+    if space in _SPACES and not inner:
+        return hasattr(torch, member) or _is_declared(member, "*.h")
+    if (inner or owner) in _CLASSES:
+        return hasattr(torch.Tensor, member) or _is_declared(member, "Tensor*.h")
+    return False
+
+
+def _is_declared(name: str, files: str) -> bool:
+    """Whether such headers of the PyTorch that is installed have this word, or there are none."""
+    text = _header_text(files)
+    return not text or re.search(rf"\b{name}\b", text) is not None
+
+
+@functools.cache
+def _header_text(files: str) -> str:
+    include = Path(torch.__file__).parent / "include"
+    found = [path for folder in _HEADERS for path in (include / folder).glob(files)]
+    return "\n".join(path.read_text(errors="replace") for path in found)

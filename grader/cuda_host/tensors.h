@@ -117,4 +117,16 @@ Tensor Tensor::view(IntArrayRef sizes) const {
   return made;
 }
 
+Tensor Tensor::flatten(int64_t start, int64_t end) const {
+  if (!dim()) return reshape(1);
+  const int64_t from = start < 0 ? start + dim() : start, to = end < 0 ? end + dim() : end;
+  if (from < 0 || to >= dim() || from > to) cuda_host::refuse("flatten: there are no such axes");
+  int64_t joined = 1;
+  for (int64_t axis = from; axis <= to; ++axis) joined *= shape[axis];
+  std::vector<int64_t> sizes(shape.begin(), shape.begin() + from);
+  sizes.push_back(joined);
+  sizes.insert(sizes.end(), shape.begin() + to + 1, shape.end());
+  return reshape(sizes);
+}
+
 }  // namespace at

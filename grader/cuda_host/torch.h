@@ -72,6 +72,8 @@ struct IntArrayRef {
   std::vector<int64_t> values;
   IntArrayRef(std::vector<int64_t> values) : values(std::move(values)) {}
   IntArrayRef(std::initializer_list<int64_t> values) : values(values) {}
+  // x.view(-1) is x.view({-1})
+  IntArrayRef(int64_t value) : values{value} {}
   const int64_t* begin() const { return values.data(); }
   const int64_t* end() const { return values.data() + values.size(); }
   const int64_t* data() const { return values.data(); }
@@ -214,7 +216,9 @@ class Tensor {
   Tensor detach() const { return *this; }
   Tensor view(IntArrayRef sizes) const;
   Tensor reshape(IntArrayRef sizes) const { return contiguous().view(sizes); }
-  Tensor flatten() const { return reshape({numel()}); }
+  Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
+  Tensor reshape_as(const Tensor& other) const { return reshape(other.sizes()); }
+  Tensor flatten(int64_t start = 0, int64_t end = -1) const;
 
  private:
   Tensor copied_to(bool keep_order) const;
@@ -229,34 +233,9 @@ Tensor zeros_like(const Tensor& x, TensorOptions options);
 inline Tensor empty_like(const Tensor& x) { return empty_like(x, x.options()); }
 inline Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.options()); }
 
-namespace cuda {
-struct CUDAStream {
-  cudaStream_t stream() const { return nullptr; }
-  operator cudaStream_t() const { return nullptr; }
-  void synchronize() const {}
-};
-inline CUDAStream getCurrentCUDAStream(int = 0) { return {}; }
-inline CUDAStream getDefaultCUDAStream(int = 0) { return {}; }
-}  // namespace cuda
-
 }  // namespace at
 
-namespace c10::cuda {
-using at::cuda::CUDAStream;
-using at::cuda::getCurrentCUDAStream;
-struct CUDAGuard {
-  explicit CUDAGuard(Device) {}
-  explicit CUDAGuard(int) {}
-};
-struct OptionalCUDAGuard {
-  template <class T>
-  explicit OptionalCUDAGuard(const T&) {}
-};
-}  // namespace c10::cuda
-namespace at::cuda {
-using c10::cuda::CUDAGuard;
-using c10::cuda::OptionalCUDAGuard;
-}  // namespace at::cuda
+#include "context.h"
 
 namespace at {
 inline Device device_of(const Tensor& x) { return x.device(); }

@@ -333,6 +333,63 @@ torch::Tensor f(const at::Tensor& x) {
         assert build.nvcc_refusal(build.Sources("", text, ()), names, tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("shape", "body", "wanted"),
+    [
+        ((2, 3, 4), "x.view(-1)", (24,)),
+        ((2, 3, 4), "x.reshape(-1)", (24,)),
+        ((2, 3, 4), "x.flatten()", (24,)),
+        ((2, 3, 4), "x.flatten(0, -1)", (24,)),
+        ((2, 3, 4), "x.flatten(1)", (2, 12)),
+        ((2, 3, 4), "x.flatten(0, 1)", (6, 4)),
+        ((), "x.flatten()", (1,)),
+        ((2, 6), "x.view_as(x).reshape_as(x)", (2, 6)),
+        ((0,), "x.view(-1)", (0,)),
+    ],
+)
+def test_a_view_has_the_shape_that_pytorch_gives_it(
+    shape: tuple[int, ...], body: str, wanted: tuple[int, ...]
+) -> None:
+    """One number stands for a list of one; flatten joins the axes from first to last."""
+    f = Extension(
+        KERNEL
+        + LAUNCHER.replace("f(", "g(")
+        + f"torch::Tensor f(torch::Tensor x) {{ return {body}; }}"
+    )
+
+    assert f(torch.ones(shape)).shape == wanted
+
+
+def test_axes_that_are_none_cannot_be_flattened() -> None:
+    """As PyTorch's, it raises."""
+    text = "torch::Tensor f(torch::Tensor x) { return x.flatten(0, 2); }"
+    f = Extension(KERNEL + LAUNCHER.replace("f(", "g(") + text)
+
+    with pytest.raises(RuntimeError, match="flatten"):
+        f(torch.ones(2, 3))
+
+
+def test_a_launcher_may_ask_for_the_properties_of_the_gpu() -> None:
+    """In PyTorch's way and in CUDA's: the same GPU."""
+    text = """
+#include <ATen/cuda/CUDAContext.h>
+torch::Tensor f(torch::Tensor x) {
+  torch::Tensor y = torch::empty_like(x);
+  int device = -1;
+  cudaDeviceProp properties;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  const int sms = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  TORCH_CHECK(device == c10::cuda::current_device() && sms == properties.multiProcessorCount);
+  k<<<std::min(sms, 3), 4>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+  return y;
+}
+"""
+    f = Extension(KERNEL + text)
+
+    assert torch.equal(f(X), 2 * X)
+
+
 def test_templates_and_dispatch() -> None:
     """A kernel for any type, launched through PyTorch's dispatch."""
     text = """

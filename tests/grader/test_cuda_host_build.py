@@ -53,6 +53,24 @@ def test_a_mistake_is_told_with_its_line(said: str) -> None:
         ("no member named 'cumsum' in 'at::Tensor'", "Tensor.cumsum"),
         ('class "at::Tensor" has no member "cumsum"', "Tensor.cumsum"),
         ("'class at::Tensor' has no member named 'packed_accessor32'", "packed_accessor32"),
+        ("'class at::Tensor' has no member named 'sym_numel'", "Tensor.sym_numel"),
+        ("no member named 'expect_contiguous' in 'at::Tensor'", "Tensor.expect_contiguous"),
+        ("'class at::Tensor' has no member named 'suggest_memory_format'", "suggest_memory_format"),
+        ("'getCurrentDeviceHandle' is not a member of 'at::cuda'", "at::cuda::getCurrentDeviceHan"),
+        ("'warp_size' is not a member of 'c10::cuda'", "c10::cuda::warp_size"),
+        ("no member named 'warp_size' in namespace 'at::cuda'", "at::cuda.warp_size"),
+        ("'struct c10::Device' has no member named 'str'", "c10::Device.str"),
+        ("'const class at::Tensor' has no member named 'sym_sizes'", "at::Tensor.sym_sizes"),
+        ("'MemoryFormat' is not a member of 'at'", "at::MemoryFormat"),
+        ("'MemoryFormat' is not a member of 'torch'", "torch::MemoryFormat"),
+        ("cannot convert 'int' to 'c10::IntArrayRef'", "c10::IntArrayRef"),
+        (
+            "no viable conversion from 'int' to 'IntArrayRef' (aka 'c10::IntArrayRef')",
+            "IntArrayRef",
+        ),
+        ("no matching function for call to 'at::Tensor::flatten(int, int)'", "at::Tensor::flatten"),
+        ("too many arguments to function 'at::Tensor at::zeros(c10::IntArrayRef)'", "at::zeros"),
+        ('no instance of overloaded function "at::empty_like" matches', "at::empty_like"),
     ],
 )
 def test_what_our_header_lacks_is_no_mistake(said: str, name: str) -> None:
@@ -67,15 +85,29 @@ def test_what_our_header_lacks_is_no_mistake(said: str, name: str) -> None:
     "said",
     [
         "'class at::Tensor' has no member named 'numels'",
+        "no member named 'numels' in 'at::Tensor'",
+        'class "at::Tensor" has no member "numels"',
         "'Tensr' is not a member of 'torch'",
+        "'Tensr' is not a member of 'at'",
+        "'struct Mine' has no member named 'numel'",
         "'idx' was not declared in this scope",
         "expected ';' before '}' token",
         "'const struct uint3' has no member named 'w'",
+        "no matching function for call to 'square(at::Tensor&)'",
+        "too many arguments to function 'at::Tensor launch(at::Tensor)'",
+        "cannot convert 'at::Tensor' to 'const float*'",
     ],
 )
 def test_a_name_that_nobody_has_is_a_mistake(said: str) -> None:
     """Misspelt names of PyTorch's, names of one's own, and whatever is no name."""
     assert refused(f"cuda.cu:2:11: error: {said}").kind == "compile_error"
+
+
+def test_without_headers_of_pytorch_no_name_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can tell then what a Tensor has."""
+    monkeypatch.setattr(refusals, "_header_text", lambda _files: "")
+
+    assert refused("cuda.cu:2:11: error: 'Tensr' is not a member of 'at'").kind == "unsupported"
 
 
 def test_with_pytorch_itself_nothing_is_lacking() -> None:

@@ -164,6 +164,18 @@ def test_each_end_has_its_verdict(other: dict[str, Any], verdict: str) -> None:
     assert mistake.what
 
 
+def test_an_empty_x_needs_no_kernel() -> None:
+    """It may be answered in Python; one element needs a kernel, and so does what only compiles."""
+    empty = {**returned(x_of(cols=0)), "n_calls": 0}
+    empty["returned"] = {**empty["returned"], "shape": [0], "values": []}
+    one = {**returned(x_of(cols=1) ** 2, shape=[1]), "n_calls": 0}
+
+    assert judged(empty, cols=0) is None
+    for mistake in (judged(one, cols=1), judged(empty, cols=0, compiles=True)):
+        assert mistake is not None
+        assert mistake.verdict == "foreign_kernel"
+
+
 @pytest.mark.parametrize(
     "other",
     [
