@@ -10,9 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 
@@ -34,7 +32,7 @@ try:
     from grader.commands.lab import app as lab
     from grader.commands.trace import trace
     from grader.commands.verify import verify
-    from grader.exits import BELOW_MIN_SCORE, GRADER_ERROR, INTERRUPTED, USAGE, fail
+    from grader.exits import BELOW_MIN_SCORE, GRADER_ERROR, INTERRUPTED, USAGE, fail, on_signals
 except ModuleNotFoundError as error:
     _lacks(error.name)
 
@@ -89,12 +87,12 @@ def grade(
       python -m grader grade --problem softmax --case M63-N781-float32
     """
     # NumPy and torch take an exception while they are imported for something else
-    _on_signals(lambda *_: os._exit(INTERRUPTED))
+    on_signals(lambda *_: os._exit(INTERRUPTED))
     from grader import runner
     from grader.grading import Request, UsageError
     from grader.scorecard import Status
 
-    _on_signals(signal.default_int_handler)
+    on_signals(signal.default_int_handler)
     request = Request(path, tuple(problem or ()), case, device, seed)
     try:
         card = runner.grade(request, out, Console(stderr=True), benchmark=benchmark)
@@ -182,13 +180,6 @@ def schema() -> None:
     from grader.scorecard import Scorecard
 
     print(json.dumps(Scorecard.model_json_schema(), indent=2))
-
-
-def _on_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    """A scheduler's SIGTERM and a closed terminal are answered as Ctrl-C is, unless ignored (nohup)."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
 
 
 def _show(card: Scorecard, out: Path) -> None:

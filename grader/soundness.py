@@ -8,6 +8,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -175,10 +177,21 @@ def lacking(problem: Problem, examined: Sequence[Examined]) -> tuple[str, ...]:
 _launchers: list[Launcher] = []
 
 
-def _begin() -> None:
+def _begin(folder: str) -> None:
+    """Set up a process of the pool: all that it leaves lies in this folder of the parent's."""
     # a Ctrl-C in the terminal is answered by the process that waits for us
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = folder
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _launchers.append(Launcher())
+
+
+def _end_with_parent() -> None:
+    """Workers die with this process, and it must not outlive a parent that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _examine_in_pool(specimen: Specimen, device: Device, reference: Path) -> Examined:
@@ -196,12 +209,12 @@ def examine_all(
     # whole solutions first: the longest job must not be the last to begin
     order = sorted(todo, key=lambda specimen: specimen.part != "solution")
     # not forked: this process may hold threads and a GPU
-    with ProcessPoolExecutor(
-        min(jobs, len(order)), multiprocessing.get_context("spawn"), initializer=_begin
-    ) as pool:
-        running: list[Future[Examined]] = [
-            pool.submit(_examine_in_pool, specimen, device, reference) for specimen in order
-        ]
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="kernelgrade-", ignore_cleanup_errors=True) as folder,
+        ProcessPoolExecutor(min(jobs, len(order)), spawn, _begin, (folder,)) as pool,
+    ):
+        running = _submitted(pool, [(specimen, device, reference) for specimen in order])
         try:
             for future in as_completed(running):
                 yield future.result()
@@ -210,6 +223,17 @@ def examine_all(
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _submitted(
+    pool: ProcessPoolExecutor, todo: Sequence[tuple[Specimen, Device, Path]]
+) -> list[Future[Examined]]:
+    """Hand everything to the pool, whose processes start here and inherit what is ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return [pool.submit(_examine_in_pool, *each) for each in todo]
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def default_jobs(device: Device) -> int:

@@ -59,9 +59,12 @@ def specimens(problem: Problem, reference: Path, assignment: Path) -> tuple[Spec
     """All files of a problem whose verdicts are known: the solution, the stub, those in wrong/.
 
     Raises:
-        ValueError: If a wrong file does not say what must catch it.
+        ValueError: If there is no stub, or a wrong file does not say what must catch it.
     """
     folder = reference / problem.name
+    stub = assignment / f"{problem.name}.py"
+    if not stub.is_file():
+        raise ValueError(f"{assignment.name}/{stub.name} is missing: run `make stubs`")
     wrong = [
         Specimen(
             problem.name,
@@ -75,7 +78,7 @@ def specimens(problem: Problem, reference: Path, assignment: Path) -> tuple[Spec
     ]
     return (
         Specimen(problem.name, "solution", folder / "solution.py"),
-        Specimen(problem.name, "stub", assignment / f"{problem.name}.py"),
+        Specimen(problem.name, "stub", stub),
         *wrong,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from grader.exits import FAILED, GRADER_ERROR, INTERRUPTED, USAGE, fail
+from grader.exits import FAILED, GRADER_ERROR, INTERRUPTED, USAGE, fail, on_signals
 
 if TYPE_CHECKING:
     from grader.grading import Device
@@ -59,6 +60,7 @@ def verify(
         ]
     except (UsageError, ValueError) as error:
         fail(str(error), USAGE)
+    on_signals(signal.default_int_handler)
     started_s = time.monotonic()
     try:
         done = _examine(todo, device, jobs or soundness.default_jobs(device))

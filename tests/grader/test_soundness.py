@@ -335,8 +335,13 @@ def processes_of(course: Course) -> list[str]:
 
 
 @pytest.mark.slow
-def test_interrupted_verification_leaves_no_process(new_course: Callable[..., Course]) -> None:
-    """Ctrl-C while a file runs: told in a line, soon, with code 130."""
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+)
+def test_ended_verification_leaves_no_process(
+    new_course: Callable[..., Course], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """While a file runs: told in a line, soon, and nothing is left, folders neither if it could."""
     course = new_course("double")
     endless = SOLUTION.format(name="double").replace("y = torch.empty_like(x)", "while True: pass")
     course.submit({"double.py": endless})
@@ -347,19 +352,30 @@ def test_interrupted_verification_leaves_no_process(new_course: Callable[..., Co
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert verify.stderr is not None
     assert "double/solution" in verify.stderr.readline()
 
     time.sleep(1)  # the stub is running by now
     assert processes_of(course)
-    os.killpg(verify.pid, signal.SIGINT)
+    # a terminal's Ctrl-C reaches all processes, another signal the one it is sent to
+    (os.killpg if number is signal.SIGINT else os.kill)(verify.pid, number)
+    # of a killed parent the processes hold standard error until they end, too
     _, said = verify.communicate(timeout=60)
 
-    assert verify.returncode == 130
-    assert "interrupted" in said
+    assert verify.returncode == code
+    assert ("interrupted" in said) == (code > 0)
     assert "Traceback" not in said
     deadline_s = time.monotonic() + 20
     while (left := processes_of(course)) and time.monotonic() < deadline_s:
         time.sleep(0.2)
     assert not left
+    if code > 0:
+        assert not list(tmp_path.glob("kernelgrade-*"))
+
+
+def test_a_missing_stub_is_named(tmp_path: Path) -> None:
+    """With what to do."""
+    with pytest.raises(ValueError, match=r"assignment/softmax\.py is missing: run `make stubs`"):
+        specimens(load_problem("softmax"), Path("reference"), tmp_path / "assignment")
