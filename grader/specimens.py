@@ -112,6 +112,8 @@ def read_expectation(path: Path, problem: Problem) -> Expectation:
             f"{where}: EXPECTED_GROUP is {group!r}, must be one of {', '.join(GROUPS)}"
         )
     known = {case.id for case in problem.cases_in(group)}
+    if not known:
+        raise ValueError(f"{where}: EXPECTED_GROUP is {group!r}, which has no cases here")
     strangers = sorted(set(cases or ()) - known)
     if strangers:
         raise ValueError(

@@ -122,12 +122,13 @@ def compare(
     non_finite = wrong & ~torch.isfinite(got) & torch.isfinite(want)
     verdict = Verdict.NON_FINITE if bool(non_finite.any()) else wrong_verdict
     shown = non_finite if verdict is Verdict.NON_FINITE else wrong
+    first = "first that is not finite" if verdict is Verdict.NON_FINITE else "first"
     index = tuple(int(i) for i in shown.nonzero()[0])
     return fail(
         verdict,
         f"{n_wrong} of {wrong.numel()} values of {output} are wrong",
         context,
-        f"first at index {index}: got {_number(got[index])}, want {_number(want[index])}"
+        f"{first} at index {index}: got {_number(got[index])}, want {_number(want[index])}"
         f" (allowed error {float(limit[index]):.2g})",
         _largest_error(got, want, wrong),
         _pattern(got, want, wrong),

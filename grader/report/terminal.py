@@ -175,9 +175,9 @@ def _likewise(tests: Sequence[TestResult]) -> Text:
     is_one_group = len({test.group for test in tests}) == 1
     names = [test.case if is_one_group else f"{test.group} {test.case}" for test in tests]
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return Text(
-        plain(f"Likewise {tests[0].verdict}: {', '.join(names[:MAX_NAMED])}{more}"), style="dim"
-    )
+    told = f"Likewise {tests[0].verdict}: {', '.join(names[:MAX_NAMED])}{more}"
+    own = "" if tests[0].verdict in _ALIKE else " (the scorecard has what each says)"
+    return Text(plain(told + own), style="dim")
 
 
 def _cause(test: TestResult) -> str:

@@ -248,7 +248,7 @@ def test_many_failures_of_a_kind_are_named() -> None:
 
     assert text.count("got 0.0") == SHOWN_OF_A_KIND
     assert "Likewise wrong_value: N2-float32, N3-float32," in text
-    assert "N9-float32 and 3 more\n" in text
+    assert "N9-float32 and 3 more (the scorecard has what each says)\n" in text
     assert "memory[softmax-N0-float32]  race\n  two programs\n" in text
 
 
