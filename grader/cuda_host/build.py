@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.cuda_host import native, source
-from grader.cuda_host.refusals import Refusal, refusal
+from grader.cuda_host.refusals import Refusal, exhausted, refusal
 
 HERE = Path(__file__).resolve().parent
 HOST_COMPILERS = ("g++", "clang++")
@@ -95,7 +95,7 @@ def for_host(sources: Sources, names: Mapping[str, str], scratch: Path) -> Path 
     if said is None:
         return BUSY
     if why := said.get("runtime"):
-        return Refusal("unsupported", ("C++ compiler that works", why[:1000]))
+        return exhausted(why) or Refusal("unsupported", ("C++ compiler that works", why[:1000]))
     _runtimes[compiler, scratch] = runtime
     texts = {"main.cpp": sources.main, "cuda.cu": sources.cuda}
     if errors := said["cuda.cu"] + said["main.cpp"]:

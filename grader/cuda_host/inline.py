@@ -6,6 +6,7 @@ known before it is compiled, a compiler's words are kept, calls are counted.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import shutil
@@ -84,19 +85,23 @@ class Watch:
         seen: Of the case that runs; what was found while the submission was imported stays.
         on_host: Whether the host compiles, rather than nvcc for a GPU.
         only_compile: Ask nvcc whether it compiles, and go no further.
-        scratch: Of what is compiled; goes with this object.
     """
 
     def __init__(self, *, on_host: bool) -> None:
         self.on_host = on_host
         self.only_compile = False
         self.seen = Seen()
-        self.scratch = Path(tempfile.mkdtemp(prefix="cuda-host-"))
-        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         self._n_timeouts = 0
         self._built: dict[Sources, Path | Refusal] = {}
         self._named: dict[Sources, dict[str, str]] = {}
-        self._failed: dict[Sources, RuntimeError] = {}
+        self._failed: dict[Sources, RuntimeError | OSError] = {}
+
+    @functools.cached_property
+    def scratch(self) -> Path:
+        """Made when it is first needed: what fails then is told of the case, not of the grader."""
+        made = Path(tempfile.mkdtemp(prefix="cuda-host-"))
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return made
 
     def load_inline(self, *args: Any, **options: Any) -> Any:
         """As the real one is called, and a module like the one it returns."""
@@ -137,6 +142,11 @@ class Watch:
                 # torch, asked again, takes the build for done, and misses its file
                 raise self._failed[wanted]
             module = load()
+        except OSError as error:
+            if full := refusals.exhausted(error):
+                self._failed[wanted] = error
+                self.seen.refusal = full
+            raise
         except RuntimeError as error:
             self._failed[wanted] = error
             texts = {"main.cpp": wanted.main, "cuda.cu": wanted.cuda}
@@ -152,6 +162,15 @@ class Watch:
         return Module(call)
 
     def _call(self, wanted: Sources, function: str, given: tuple[Any, ...]) -> Any:
+        try:
+            return self._called(wanted, function, given)
+        except OSError as error:
+            full = refusals.exhausted(error)
+            if full is None:
+                raise
+            self._stop_at(refusal=full)
+
+    def _called(self, wanted: Sources, function: str, given: tuple[Any, ...]) -> Any:
         names = self._named[wanted]
         if self.only_compile:
             self.seen.n_calls += 1
@@ -183,10 +202,12 @@ class Watch:
         return run.result
 
     def _program(self, wanted: Sources) -> Path | Refusal:
-        """Compiled once; what did not come about because this machine is busy is tried again."""
+        """Compiled once; what did not come about because this machine is busy or full is tried again."""
         if wanted not in self._built:
             made = build.for_host(wanted, self._named[wanted], self.scratch)
-            if made is build.BUSY:
+            if isinstance(made, Refusal) and (
+                made is build.BUSY or made.lines[0] == refusals.FULL[0]
+            ):
                 return made
             self._built[wanted] = made
         return self._built[wanted]
@@ -240,7 +261,9 @@ def _short(said: str) -> str:
     """The errors of a build's output, with each path cut to the file's own name."""
     lines = []
     for line in said.splitlines():
-        if " error" in line or "undefined reference" in line:
+        if refusals.exhausted(line):
+            lines.append(line)
+        elif " error" in line or "undefined reference" in line:
             place, _, what = line.partition(" error")
             lines.append(f"{place.rpartition('/')[2]} error{what}" if what else line)
     return "\n".join(lines)

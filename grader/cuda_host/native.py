@@ -19,6 +19,7 @@ from grader.simulator import host_marks, is_cpu
 
 CALL_LIMIT_S = 10.0
 MAX_TOLD = 8  # launches and findings
+_PROBE_BYTES = 1 << 16  # a page of any system
 
 _DTYPES = (torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
 
@@ -102,6 +103,7 @@ def call(program: Path, function: str, arguments: Sequence[Any]) -> Run:
 
     Raises:
         UnsupportedError: If an argument is of a kind that the host run does not know.
+        OSError: If there is no room on the disk for what goes in and comes out.
     """
     # neither the bytes of a tensor nor the making of one are the pretended GPU's business
     with torch._C.DisableTorchFunction():  # noqa: SLF001  has no public name
@@ -132,6 +134,8 @@ def _call(program: Path, function: str, arguments: Sequence[Any], folder: Path) 
             run.ended = f"exit {code}"
     finally:
         end_group(process)
+    # on a disk that is full the process may not have told all, so its answer is none: raises OSError
+    (folder / "probe").write_bytes(bytes(_PROBE_BYTES))
     text = reply.read_text(errors="replace") if reply.exists() else ""
     lines = [line.split(" ") for line in text.splitlines()]
     if not run.ended and lines[-1:] != [["done"]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,20 @@ _KNOWN_ELSEWHERE = re.compile(
     r"|(packed_|generic_packed_)?accessor(32|64)?|(Packed|Generic)?\w*Accessor\w*|RestrictPtrTraits"
     r"|optional|Half|BFloat16|NoGradGuard|indexing|from_blob|autograd|nn|ArrayRef|TensorBase"
 )
+# no fault of the sources: a disk that is full, no memory, too many processes or files
+_EXHAUSTED = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files"
+    r"|Cannot allocate memory|virtual memory exhausted|out of memory allocating"
+    r"|Resource temporarily unavailable|error writing to |Killed signal terminated"
+)
+# words of the sources that a compiler repeats
+_REPEATED = re.compile(r"#error|static assertion|static_assert|^ *\d* \| ")
+_EXHAUSTED_CODES = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE),
+        *(errno.ENOMEM, errno.EAGAIN, errno.EIO),
+    }
+)
 _LACKING = "not known here: "
 # what computes, and would leave a kernel nothing to do
 _OPERATOR = re.compile(
@@ -61,6 +76,12 @@ _WORK = frozenset(
         *("abs", "add", "addcmul", "div", "elu", "erf", "exp", "gelu", "linear", "mul", "multiply"),
         *("pow", "relu", "sigmoid", "silu", "softmax", "sqrt", "square", "sub", "tanh"),
     }
+)
+
+
+FULL = (
+    "room left on the disk, or in memory, to compile and run it",
+    "this is no fault of the .cu file: make room where TMPDIR is, then grade again",
 )
 
 
@@ -76,6 +97,18 @@ class Refusal:
     lines: tuple[str, ...]
 
 
+def exhausted(trouble: str | OSError) -> Refusal | None:
+    """That this machine has no room left, by what a compiler or the system says; None if it has."""
+    if isinstance(trouble, OSError):
+        words = f"{trouble}" if trouble.errno in _EXHAUSTED_CODES else ""
+    else:
+        lines = (line for line in trouble.splitlines() if not _REPEATED.search(line))
+        words = next((line for line in lines if _EXHAUSTED.search(line)), "")
+    if not words:
+        return None
+    return Refusal("unsupported", (FULL[0], words, *FULL[1:]))
+
+
 def refusal(
     said: str, texts: Mapping[str, str], names: Mapping[str, str], *, ours: bool = True
 ) -> Refusal:
@@ -87,6 +120,8 @@ def refusal(
         names: What to call them.
         ours: Whether it compiled against our header, which lacks much, or PyTorch's own.
     """
+    if full := exhausted(said):
+        return full
     lines: list[str] = []
     for line in said.splitlines():
         if found := _ERROR.match(line):

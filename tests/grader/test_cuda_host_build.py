@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,50 @@ def test_a_compiler_at_its_end_is_no_mistake() -> None:
     got = refused("g++: fatal error: Killed signal terminated program cc1plus")
 
     assert got.kind == "unsupported"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cuda.cu:3:1: fatal error: error writing to /tmp/a.s: No space left on device",
+        "/tmp/a.s: Fatal error: can't write 12 bytes to cuda.o: 'No space left on device'",
+        "/usr/bin/ld: final link failed: Disk quota exceeded",
+        "cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes",
+        "g++: fatal error: cannot execute 'cc1plus': vfork: Resource temporarily unavailable",
+        "g++: fatal error: Killed signal terminated program cc1plus",
+    ],
+)
+def test_a_machine_without_room_is_no_mistake(said: str, ours: bool) -> None:
+    """Even where the compiler puts a line of the sources before it."""
+    got = refused(f"cuda.cu: In function 'void k()':\n{said}\n", ours=ours)
+
+    assert got.kind == "unsupported"
+    assert got.lines[0] == refusals.FULL[0]
+    assert got.lines[1] == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'cuda.cu:2:2: error: #error "No space left on device"',
+        "cuda.cu:2:2: error: static assertion failed: No space left on device",
+        "cuda.cu:2:2: error: expected ';'\n    2 | // No space left on device",
+        "cuda.cu:2:2: error: 'Killed' was not declared in this scope",
+    ],
+)
+def test_words_of_the_sources_are_not_the_machines(said: str) -> None:
+    """A compiler repeats them; they say nothing of a disk."""
+    assert refused(said).kind == "compile_error"
+
+
+def test_which_errors_of_the_system_are_the_machines() -> None:
+    """A full disk is; a file that is not there is not."""
+    full = refusals.exhausted(OSError(errno.ENOSPC, "No space left on device"))
+
+    assert full is not None
+    assert full.kind == "unsupported"
+    assert refusals.exhausted(FileNotFoundError(errno.ENOENT, "No such file")) is None
 
 
 def test_a_function_that_is_nowhere_defined_is_named() -> None:

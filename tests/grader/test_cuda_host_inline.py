@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from grader.cuda_host import inline, native
+from grader.cuda_host import build, inline, native, refusals
 from grader.cuda_host.inline import StoppedError, Watch
 
 CUDA = "__global__ void k() {\n  int b = blokIdx.x;\n}\nint f(int a) { k<<<1, 1>>>(); }\n"
@@ -168,3 +171,86 @@ def test_of_many_runs_the_troubled_one_is_told(at: int) -> None:
     assert told["runs"][0]["ended"] == "signal 11 (SIGSEGV)"
     assert len(told["runs"]) == inline.MAX_RUNS
     assert (told["n_runs"], told["n_launches"]) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_machine"), [(errno.ENOSPC, True), (errno.EMFILE, True), (errno.ENOENT, False)]
+)
+@pytest.mark.parametrize("where", ["for_host", "call"])
+def test_a_full_disk_is_told_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, is_machine: bool, where: str
+) -> None:
+    """While compiling or running; other errors of the system stay what they are."""
+    disk = {"is_full": True}
+
+    def work(*_args: Any) -> Any:
+        if disk["is_full"]:
+            raise OSError(code, os.strerror(code))
+        return native.Run(result=3)
+
+    monkeypatch.setattr(build, "for_host", lambda *_args: tmp_path / "program")
+    monkeypatch.setattr(native, "call", lambda *_args: native.Run(result=3))
+    monkeypatch.setattr(build if where == "for_host" else native, where, work)
+    watch = Watch(on_host=True)
+    module = load(watch, CUDA)
+
+    with pytest.raises(StoppedError if is_machine else OSError):
+        module.f(1)
+    refusal, watch.seen = watch.seen.refusal, inline.Seen()
+    disk["is_full"] = False
+    monkeypatch.setattr(build, "for_host", lambda *_args: tmp_path / "program")
+
+    assert (refusal is not None) == is_machine
+    assert refusal is None or refusal.kind == "unsupported"
+    assert module.f(1) == 3
+
+
+def test_a_compiler_without_room_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A mistake is remembered, a full disk is not."""
+    made: list[Any] = [refusals.refusal("ld: No space left on device", {}, {}), tmp_path]
+    monkeypatch.setattr(build, "for_host", lambda *_args: made.pop(0))
+    monkeypatch.setattr(native, "call", lambda *_args: native.Run(result=3))
+    module = load(Watch(on_host=True), CUDA)
+
+    with pytest.raises(StoppedError):
+        module.f(1)
+
+    assert module.f(1) == 3
+    assert not made
+
+
+def test_no_room_for_the_real_build_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch writes main.cpp itself, and says so with an error of the system."""
+
+    def real(*_args: Any, **_options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(inline, "_real_load_inline", real)
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    watch = Watch(on_host=False)
+
+    with pytest.raises(OSError, match="No space"):
+        load(watch, CUDA)
+
+    assert watch.seen.refusal is not None
+    assert watch.seen.refusal.kind == "unsupported"
+
+
+def test_an_answer_on_a_full_disk_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the program could not write looks as if it had ended early, so the disk is asked first."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o700)
+    real = Path.write_bytes
+
+    def write_bytes(path: Path, data: bytes) -> int:
+        if path.name == "probe":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, data)
+
+    assert native.call(program, "f", ()).ended == "exit 3"
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    with pytest.raises(OSError, match="No space"):
+        native.call(program, "f", ())
