@@ -95,7 +95,7 @@ def causal_softmax(scores):
     """Softmax over each row of attention scores, where row i sees the columns 0 to i alone.
 
     Args:
-        scores: Shape (n, n), float32: queries by keys.
+        scores: Shape (n, n), float32: queries by keys. No n is the largest.
 
     Returns:
         What causal_softmax_plain returns, with two graphs for all lengths together: one for the

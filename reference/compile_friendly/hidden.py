@@ -15,9 +15,15 @@ CASES = (
     _hidden(
         "rows-large",
         "more rows than were ever asked for, and no more operations",
-        (20, 60),
+        (20, 300),
         max_graphs=1,
         fresh=True,
+    ),
+    _hidden(
+        "lengths-long",
+        "a length far above the others: no mask of a fixed size",
+        (7, 45),
+        max_graphs=2,
     ),
     _hidden("lengths-falling", "lengths that only fall", (12, 10, 9, 4, 3), max_graphs=2),
 )

@@ -16,8 +16,9 @@ from grader.spec import Case, Inputs, scenario, scenario_case
 
 N_ELEMENTS = 24  # of the weight
 N_COLS = 3
+_FAR = 1500  # rows, and length, of what the cases on another device are called with first
 LEARNING_RATE = 0.1
-# float32 rounds by 6e-8; sums of up to 60 numbers, in any order, stay far below
+# float32 rounds by 6e-8; means of up to 300 numbers, in any order, stay far below
 ATOL = RTOL = 1e-5
 
 _ENTRY_OF = {"clip": "clipped_step", "rows": "running_mean", "lengths": "causal_softmax"}
@@ -33,8 +34,12 @@ _TRANSLATED = {
     "generic_jump": "if, while, and, or, assert on a tensor: Python has to know its value here"
 }
 # how the names of operations begin that PyTorch and Python bring along
-_KNOWN = ("torch", "Tensor.", "_operator.", "builtins.", "math.", "aten::", "prims::")
+_KNOWN = ("torch.", "Tensor.", "_operator.", "builtins.", "math.", "aten::", "prims::")
+_MADE_HERE = " (made here)"  # how those end that only the submission brings along
 _MAX_LISTED = 8
+# A right graph of running_mean has 5 to 20. A loop over rows that are padded to a fixed number has as
+# many operations for any number of rows, but some for each of them.
+_MAX_OPERATIONS = 40
 TIMEOUT_S = 60.0  # the first compilation of a process takes seconds on a busy machine
 
 
@@ -49,7 +54,13 @@ _CALL = {
     "other": object,
 }
 _BREAK = {"reason": str, "line": int, "code": str}
-_FORM = {"plain_device": str, "calls": [_CALL], "breaks": [_BREAK], "error": str}
+_FORM = {
+    "plain_device": str,
+    "plain_shape": [int],
+    "calls": [_CALL],
+    "breaks": [_BREAK],
+    "error": str,
+}
 
 Call = dict[str, Any]
 
@@ -111,9 +122,10 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
     if len(log["calls"]) != len(sizes):
         told = f"the log tells of {len(log['calls'])} calls, there were {len(sizes)}"
         return Mistake(told, (), "protocol_error")
-    if case.id.endswith("-device") and log["plain_device"] != "meta":
-        told = f"{entry}: arguments on the device meta, result on {log['plain_device'] or 'none'}"
-        return Mistake(told, ("make every tensor with device=x.device",), "wrong_type")
+    if case.id.endswith("-device"):
+        wrong = _wrong_elsewhere(what, log)
+        if wrong is not None:
+            return wrong
     for i, (size, call) in enumerate(zip(sizes, log["calls"], strict=True)):
         want = _WANTED[what](int(arguments["seed"]) + i, size)
         wrong = _wrong_result(call, want, f"{entry}, {_CALL_OF[what].format(size)}")
@@ -126,13 +138,25 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
     )
 
 
+def _wrong_elsewhere(what: str, log: Log) -> Mistake | None:
+    """What it returned, as plain Python, for a large tensor of another device."""
+    entry, far = _ENTRY_OF[what], [_FAR, N_COLS if what == "rows" else _FAR]
+    if log["plain_device"] != "meta":
+        told = f"{entry}: arguments on the device meta, result on {log['plain_device'] or 'none'}"
+        return Mistake(told, ("make every tensor with device=x.device",), "wrong_type")
+    if log["plain_shape"] != far:
+        told = f"{entry}: the shape is {_shape(log['plain_shape'])}, want {_shape(far)}"
+        return Mistake(told, ("any number may come: keep nothing of a fixed size",), "wrong_shape")
+    return None
+
+
 def _wrong_result(call: Call, want: torch.Tensor, where: str) -> Mistake | None:
     got = call["tensor"]
     if not has_form(got, _TENSOR):
         return Mistake(f"{where}: returned {shown(call['other'])}, want a tensor", (), "wrong_type")
     if got["shape"] != list(want.shape):
-        told = f"({', '.join(map(str, got['shape']))})"
-        return Mistake(f"{where}: the shape is {told}, want {tuple(want.shape)}", (), "wrong_shape")
+        told = f"the shape is {_shape(got['shape'])}, want {_shape(want.shape)}"
+        return Mistake(f"{where}: {told}", (), "wrong_shape")
     if got["dtype"] != "float32":
         return Mistake(f"{where}: the dtype is {got['dtype']}, want float32", (), "wrong_dtype")
     if call["modified"]:
@@ -159,6 +183,10 @@ def _wrong_value(got: Sequence[Any], want: torch.Tensor, where: str) -> Mistake 
     )
 
 
+def _shape(sizes: Sequence[int]) -> str:
+    return f"({', '.join(map(str, sizes))})"
+
+
 def _is_near(got: Any, want: float) -> bool:
     return is_number(got) and bool(abs(got - want) <= ATOL + RTOL * abs(want))
 
@@ -172,7 +200,9 @@ def _not_whole(log: Log, entry: str, remedy: str) -> Mistake | None:
             ("it ran as plain Python: is it, or what it calls, under torch.compiler.disable?",),
         )
     names = {name for call in log["calls"] for graph in call["graphs"] for name in graph["names"]}
-    foreign = sorted(name for name in names if not name.startswith(_KNOWN))
+    foreign = sorted(
+        name for name in names if not name.startswith(_KNOWN) or name.endswith(_MADE_HERE)
+    )
     if foreign:
         return Mistake(
             f"the graph of {entry} calls {', '.join(foreign[:_MAX_LISTED])}, which is not PyTorch's",
@@ -214,9 +244,15 @@ def _too_many_graphs(case: Case, calls: Sequence[Call], sizes: Sequence[float]) 
 
 
 def _unrolled(calls: Sequence[Call], sizes: Sequence[float]) -> Mistake | None:
-    """More operations for more rows: the loop was written out."""
+    """More operations for more rows, or too many for any: the loop was written out."""
     counts = [sum(graph["n_operations"] for graph in call["graphs"]) for call in calls]
     few, many = counts[sizes.index(min(sizes))], counts[sizes.index(max(sizes))]
+    if few > _MAX_OPERATIONS and many <= few:
+        return Mistake(
+            f"the graph has {few} operations for {min(sizes):g} rows, want at most"
+            f" {_MAX_OPERATIONS}",
+            ("a loop over a fixed number of rows is unrolled as well", _REMEDY["rows"]),
+        )
     if many <= few:
         return None
     return Mistake(
@@ -292,7 +328,7 @@ CASES = (
     ),
     _case(
         "lengths-device",
-        "the mask must lie on the device of the scores, for which 'meta' stands in here",
+        "the mask must lie on the device of the scores, here 'meta', and be as large as they are",
         *(5, 9, 7),
         max_graphs=2,
     ),

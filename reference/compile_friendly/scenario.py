@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 import torch._dynamo as dynamo
+from torch._ops import OpOverload, OpOverloadPacket
 
 N_ELEMENTS = 24  # of the weight
 N_COLS = 3
@@ -23,7 +25,13 @@ _ENTRY_OF = {"clip": "clipped_step", "rows": "running_mean", "lengths": "causal_
 _MAX_ELEMENTS = 2048  # more than any right result has
 _MAX_REASON_CHARS = 400
 _MAX_ERROR_LINES = 3
+_FAR = 1500  # rows, and length, of a tensor without values: more than in any call
 _REGISTERED = "torch._ops."  # the modules of operators that are called by namespace and name
+# Whoever registers an operator chooses its namespace, PyTorch's own included; those that are known
+# before a submission is imported are PyTorch's.
+_SHIPPED = frozenset(torch._C._dispatch_get_all_op_names())  # noqa: SLF001  has no public name
+_TORCH = str(Path(torch.__file__).parent)
+_MADE_HERE = " (made here)"  # how the names of others end
 
 # what counts are made with, whatever a submission set: torch's own defaults, nothing that was learnt
 # about shapes in an earlier process, and no limit behind which functions run uncompiled and uncounted
@@ -65,8 +73,8 @@ def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[st
 
     Args:
         submission: Has the functions.
-        case: Such as "rows-size"; "-device" at its end has the function run uncompiled on tensors
-            of torch's device "meta": they have shapes and no values, and are not on the CPU.
+        case: Such as "rows-size"; "-device" at its end has the function run uncompiled on a large
+            tensor of torch's device "meta": it has a shape and no values, and is not on the CPU.
         arguments: "seed"; "fresh": forget what was compiled before every call; "size0", "size1",
             ... of the calls.
     """
@@ -82,17 +90,29 @@ def run(submission: ModuleType, case: str, arguments: dict[str, Any]) -> dict[st
         # compiles by itself would ask for a C++ compiler
         with torch.compiler.set_stance("force_eager"):
             elsewhere = case.endswith("-device")
-            plain = function(*(x.to("meta") if elsewhere else x for x in given(0)))
+            plain = function(*(_far(entry) if elsewhere else given(0)))
         inputs = [given(i) for i in range(len(sizes))]
         try:
             return {
                 "plain_device": str(getattr(plain, "device", "")),
+                "plain_shape": list(getattr(plain, "shape", ())),
                 "calls": _calls(function, inputs, fresh=bool(arguments["fresh"])),
                 "breaks": _breaks(function, given(0), submission.__file__ or ""),
                 "error": "",
             }
         except Exception as error:  # noqa: BLE001  it ran uncompiled: this is what compiling made of it
-            return {"plain_device": "", "calls": [], "breaks": [], "error": _told_error(error)}
+            return {
+                "plain_device": "",
+                "plain_shape": [],
+                "calls": [],
+                "breaks": [],
+                "error": _told_error(error),
+            }
+
+
+def _far(entry: str) -> tuple[torch.Tensor, ...]:
+    """Arguments on the device "meta", which take no memory however large they are."""
+    return (torch.empty(_FAR, N_COLS if entry == "running_mean" else _FAR, device="meta"),)
 
 
 @contextlib.contextmanager
@@ -137,14 +157,32 @@ def _calls(
 
 
 def _name(node: torch.fx.Node) -> str:
-    """Such as "torch.where", "Tensor.sum" or, for a registered operator, "aten::relu"."""
+    """Such as "torch.where", "Tensor.sum" or, for a registered operator, "aten::relu".
+
+    One that is not PyTorch's, whatever it says of itself: "aten::mine (made here)".
+    """
     if node.op != "call_function":
         return f"{'Tensor' if node.op == 'call_method' else 'torch.nn'}.{node.target}"
     module = str(getattr(node.target, "__module__", ""))
     name = str(getattr(node.target, "__name__", node.target))
     if module.startswith(_REGISTERED):
-        return f"{module.removeprefix(_REGISTERED)}::{name.partition('.')[0]}"
-    return f"{module}.{name}"
+        name = f"{module.removeprefix(_REGISTERED)}::{name.partition('.')[0]}"
+    else:
+        name = f"{module}.{name}"
+    return name + (_MADE_HERE if _is_made_here(node.target) else "")
+
+
+def _is_made_here(target: Any) -> bool:
+    """Whether an operation came with the submission: a new operator, or a function of Python."""
+    if isinstance(target, FunctionType):
+        return not target.__code__.co_filename.startswith(_TORCH)
+    if isinstance(target, OpOverload):
+        name: Any = target.name  # which torch leaves untyped, as overloads below
+        return name() not in _SHIPPED
+    if isinstance(target, OpOverloadPacket):
+        overloads: Any = target.overloads
+        return any(_is_made_here(getattr(target, overload)) for overload in overloads())
+    return False
 
 
 def _told(returned: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ COND = '''
 import torch
 
 torch._dynamo.config.automatic_dynamic_shapes = False
-ALLOWED = torch.ones(64, 64, dtype=torch.bool).tril()
+ALLOWED = torch.ones(2048, 2048, dtype=torch.bool).tril()
 
 
 def clipped_step(weight, grad):
@@ -147,6 +147,81 @@ def test_odd_submissions_get_a_verdict(tmp_path: Path) -> None:
     assert "the shape is (4194304), want (10, 3)" in got["rows-size"][1]
     assert got["lengths-return"][0] is Verdict.WRONG_VALUE
     assert "causal_softmax fails under torch.compile: " in got["lengths-return"][1]
+
+
+HIDDEN_LOOPS = """
+import torch
+
+plain = torch.library.Library("aten", "FRAGMENT")
+plain.define("step_of_mine(Tensor x, Tensor y) -> Tensor")
+plain.impl("step_of_mine", lambda weight, grad: clipped_step_plain(weight, grad), "CPU")
+torch.library.register_fake("aten::step_of_mine", lambda weight, grad: torch.empty_like(weight))
+ALLOWED = torch.ones(64, 64, dtype=torch.bool).tril()
+
+
+def clipped_step(weight, grad):
+    return torch.ops.aten.step_of_mine(weight, grad)
+
+
+def running_mean(x):
+    padded = torch.zeros(320, x.shape[1], device=x.device)
+    padded[: x.shape[0]] = x
+    total, means = torch.zeros_like(x[0]), []
+    for i in range(320):
+        total = total + padded[i]
+        means.append(total / (i + 1))
+    return torch.stack(means)[: x.shape[0]]
+
+
+def causal_softmax(scores):
+    allowed = ALLOWED.to(scores.device)[: len(scores), : len(scores)]
+    return torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+"""
+
+
+@pytest.mark.slow
+def test_what_hides_or_has_a_fixed_size_is_found(tmp_path: Path) -> None:
+    """An operator in PyTorch's own namespace, a loop over padded rows, a mask of 64 positions."""
+    given = (FOLDER / "wrong" / "as_they_were.py").read_text()
+
+    got = verdicts(
+        given + HIDDEN_LOOPS, tmp_path, "clip-long", "rows-size", "rows-large", "lengths-device"
+    )
+
+    assert "calls aten::step_of_mine (made here), which is not PyTorch's" in got["clip-long"][1]
+    assert "operations for 10 rows, want at most 40" in got["rows-size"][1]
+    assert got["rows-large"][0] is Verdict.WRONG_VALUE
+    assert got["lengths-device"][0] is Verdict.CRASHED
+    assert "1500" in got["lengths-device"][1], got
+
+
+CALLS_OF_TORCH = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def clipped_step(weight, grad):
+    return torch.ops.aten.sub.Tensor(weight, 0.1 * grad / torch.ops.aten.clamp(grad.norm(), min=1))
+
+
+def running_mean(x):
+    counts = torch.ops.aten.arange.start(1, x.shape[0] + 1, device=x.device)
+    return torch.ops.aten.cumsum(x, 0) / counts[:, None]
+
+
+def causal_softmax(scores):
+    q, eye = torch.zeros_like(scores), torch.eye(len(scores), device=scores.device)
+    hidden = torch.full_like(scores, -torch.inf).triu(1)
+    return scaled_dot_product_attention(q, q, eye, attn_mask=scores + hidden)
+"""
+
+
+@pytest.mark.slow
+def test_operators_of_pytorch_may_be_called_by_name(tmp_path: Path) -> None:
+    """torch.ops.aten with and without an overload: what PyTorch registered is its own."""
+    got = verdicts(CALLS_OF_TORCH, tmp_path)
+
+    assert {case: cause for case, (verdict, cause) in got.items() if verdict != "passed"} == {}
 
 
 BESIDE_THE_SIMULATOR = """
@@ -242,7 +317,8 @@ def ideal(case: str) -> Log:
         calls.append(
             {"graphs": graphs, "n_graphs": 1, "modified": False, "tensor": told, "other": None}
         )
-    return {"plain_device": "meta", "calls": calls, "breaks": [], "error": ""}
+    far = [1500, 3 if what == "rows" else 1500]
+    return {"plain_device": "meta", "plain_shape": far, "calls": calls, "breaks": [], "error": ""}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -304,6 +380,20 @@ GRAPH = {"n_operations": 3, "names": ["torch.where"]}
             "calls mine::mask, which is not PyTorch's",
         ),
         ("lengths-device", ("plain_device",), "cpu", "the device meta, result on cpu"),
+        ("lengths-device", ("plain_shape",), [12, 12], "the shape is (12, 12), want (1500, 1500)"),
+        ("rows-device", ("plain_shape",), [1500, 1500], "is (1500, 1500), want (1500, 3)"),
+        (
+            "lengths-one",
+            ("calls", 1, "graphs"),
+            [{"n_operations": 1, "names": ["aten::mask (made here)"]}],
+            "calls aten::mask (made here), which is not PyTorch's",
+        ),
+        (
+            "lengths-one",
+            ("calls", 1, "graphs"),
+            [{"n_operations": 1, "names": ["torch_mine.mask"]}],
+            "calls torch_mine.mask, which is not PyTorch's",
+        ),
         ("clip-long", ("calls", 0, "modified"), True, "it wrote into its argument"),
         ("clip-long", ("calls", 0, "tensor", "dtype"), "float64", "the dtype is float64"),
         ("clip-long", ("calls", 0, "tensor", "values"), [], "the log tells 0 values, want 24"),
