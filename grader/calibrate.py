@@ -104,9 +104,12 @@ def _merged(
                 f"{row.problem} [{row.case}] {row.phase} against {baseline}: {row.status},"
                 f" {row.reason or 'but no ratio to it'}"
             )
-        threshold = threshold_file.from_reference(
-            ratio, gpu=gpu, baseline=baseline, phase=row.phase
-        )
+        try:
+            threshold = threshold_file.from_reference(
+                ratio, gpu=gpu, baseline=baseline, phase=row.phase
+            )
+        except ValueError as error:
+            raise CalibrationError(f"{row.problem} [{row.case}]: {error}") from error
         merged[row.case] = (*merged.get(row.case, ()), threshold)
     # a case that is no longer timed keeps nothing
     return {case: thresholds for case, thresholds in merged.items() if thresholds}

@@ -29,6 +29,8 @@ from grader.scorecard import Check, Scorecard, Verdict
 
 TESTS = discover.ROOT / "tests" / "submission"
 RUNNING = "the grading is still running"
+# more than a buffer or a page, so that what did not fit a moment ago does not fit now
+PROBE_BYTES = 2**20
 
 # a user's own options and plugins of pytest must not change what is run
 PYTEST_ENVIRONMENT = {
@@ -56,9 +58,9 @@ def grade(request: Request, out: Path, console: Console, *, benchmark: bool = Tr
         benchmark: Whether speed is measured where there is a GPU.
 
     Raises:
-        UsageError: If there is nothing to grade as asked.
+        UsageError: If there is nothing to grade as asked, or no card can be written.
         KeyboardInterrupt: After the partial card is written.
-        OSError: If the card cannot be written.
+        OSError: If later the card cannot be written, or there is no room for temporary files.
     """
     if request.direct:
         raise UsageError(
@@ -75,7 +77,10 @@ def grade(request: Request, out: Path, console: Console, *, benchmark: bool = Tr
             GradingProgress(expected, console) as progress,
         ):
             run = Run(grading, out / "scorecard.json", progress, timed)
-            run.write(interrupted=RUNNING)
+            try:
+                run.write(interrupted=RUNNING)
+            except OSError as error:
+                raise UsageError(str(error)) from error
             return run.run()
 
 
@@ -159,9 +164,7 @@ class Run:
 
     def _cross_check(self, code: int, report: Path, said: str) -> None:
         """Two counts of the same run must agree: what came test by test, and pytest's report."""
-        n_in_report = -1
-        if report.is_file():
-            n_in_report = len(json.loads(report.read_text(encoding="utf-8")).get("tests", []))
+        n_in_report = _n_tests_in(report)
         ended_well = code in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
         if not ended_well or n_in_report != self.results.n_reported():
             error = (
@@ -191,17 +194,48 @@ class Run:
         return card
 
 
-def _write_atomically(path: Path, text: str) -> None:
-    """Whoever reads ``path`` sees the old card or the new one, also after a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+def _n_tests_in(report: Path) -> int:
+    """How many tests pytest's report holds; -1 if there is none that can be read.
+
+    Raises:
+        OSError: If the folder for temporary files is full. The plugin that writes the report leaves
+            half of one then, and goes on.
+    """
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        return len(json.loads(report.read_text(encoding="utf-8")).get("tests", []))
+    except (FileNotFoundError, ValueError):
+        pass
+    try:
+        (report.parent / "probe").write_bytes(bytes(PROBE_BYTES))
+    except OSError as error:
+        raise OSError(
+            f"no space left in TMPDIR ({tempfile.gettempdir()}): {error.strerror}; make room there or"
+            " set TMPDIR to another folder"
+        ) from error
+    return -1
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    """Whoever reads ``path`` sees the old card or the new one, also after a crash.
+
+    Raises:
+        OSError: If there is no room, or no leave to write; says what to do.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        # by itself it names a file beside the card, or none
+        raise OSError(
+            f"--out {path.parent}: {error.strerror}; make room there or name another folder"
+        ) from error

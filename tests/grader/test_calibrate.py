@@ -176,6 +176,18 @@ def test_a_case_that_the_problem_does_not_have_is_refused(card: Scorecard) -> No
     check_cases(card.model_copy(update={"performance": (known, other)}), [problem])
 
 
+def test_a_ratio_that_is_none_names_its_row(card: Scorecard, reference: Path) -> None:
+    """The card is wrong then, and nothing is written."""
+    rows = tuple(
+        row if row.ratio is None else row.model_copy(update={"ratio": -1.0})
+        for row in card.performance
+    )
+
+    with pytest.raises(CalibrationError, match=r"vector_add \[n\d+-.*\]: .* a ratio of -1"):
+        calibrate(card.model_copy(update={"performance": rows}), EAGER, reference)
+    assert not contents(reference)
+
+
 def contents(reference: Path) -> dict[Path, str]:
     """All files below a folder of problems."""
     return {path: path.read_text() for path in reference.rglob("*") if path.is_file()}

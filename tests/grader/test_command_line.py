@@ -51,6 +51,8 @@ def processes_in(root: Path) -> list[str]:
         pytest.param(["--case", "N9"], "no test has the case id 'N9'", id="case"),
         pytest.param(["reference/double"], "holds none of the files", id="folder-without-files"),
         pytest.param(["--out", "pyproject.toml"], "name another folder", id="out-is-a-file"),
+        # it is there, and nobody can make a file in it
+        pytest.param(["--out", "/proc"], "--out /proc: No such file", id="out-takes-no-files"),
         pytest.param(["--seed", "x"], "Invalid value for '--seed'", id="not-a-number"),
         pytest.param(["--device", "tpu"], "Invalid value for '--device'", id="device"),
     ],
