@@ -115,8 +115,10 @@ class Watch:
         """As the real one is called: the sources are files, and define the module themselves."""
         given = _LOAD.bind(*args, **options).arguments["sources"]
         paths = [Path(path) for path in ([given] if isinstance(given, str) else given)]
-        cuda = _joined([path.read_text() for path in paths if path.suffix == ".cu"])
-        cpp = _joined([path.read_text() for path in paths if path.suffix != ".cu"])
+        # compilers skip a byte-order mark where a file begins, and look at no bytes in comments
+        texts = {path: path.read_text(encoding="utf-8-sig", errors="replace") for path in paths}
+        cuda = _joined([text for path, text in texts.items() if path.suffix == ".cu"])
+        cpp = _joined([text for path, text in texts.items() if path.suffix != ".cu"])
         return self._loaded(Sources(cpp, cuda, ()), lambda: _real_load(*args, **options))
 
     def _loaded(self, wanted: Sources, real: Callable[[], Any]) -> Any:
@@ -125,7 +127,9 @@ class Watch:
         if not (source.has_kernel(wanted.cuda) or source.has_kernel(wanted.cpp)):
             return Module(lambda *_: self._stop_at(refusal=NO_KERNEL))
         caller = sys._getframe(2).f_globals  # noqa: SLF001  the submission's file
-        self._named.setdefault(wanted, _names(wanted, caller))
+        names = self._named.setdefault(wanted, _names(wanted, caller))
+        if marked := refusals.marked(wanted.cuda, names["cuda.cu"]):
+            return Module(lambda *_: self._stop_at(refusal=marked))
         if not self.on_host:
             return self._real(wanted, real)
         # what is lacking shows when a function is called: a file may load its module when imported

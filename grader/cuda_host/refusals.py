@@ -12,6 +12,8 @@ from typing import Literal
 
 import torch
 
+from grader.cuda_host import source
+
 MAX_LINES = 12
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)\)?:(?:\d+:)? (?:fatal )?error:? ?(?P<what>.*)"
@@ -107,6 +109,29 @@ def exhausted(trouble: str | OSError) -> Refusal | None:
     if not words:
         return None
     return Refusal("unsupported", (FULL[0], words, *FULL[1:]))
+
+
+def marked(cuda: str, name: str) -> Refusal | None:
+    """That the text has a byte-order mark, which load_inline leaves between other lines."""
+    before, mark, _ = source.without_literals(cuda).partition("\ufeff")
+    if not mark:
+        return None
+    line = before.count("\n") + 1
+    what = f"{name}:{line}: a byte-order mark, which no compiler takes there"
+    return Refusal("compile_error", (what, "save the file as UTF-8 without BOM"))
+
+
+def unreadable(error: Exception) -> Refusal | None:
+    """That the .cu file is not there or is no text; None if an exception is about something else."""
+    if isinstance(error, OSError) and str(error.filename).endswith(".cu"):
+        name = Path(str(error.filename)).name
+        what = f"the submission has no file {name} that can be read"
+        return Refusal("compile_error", (what, "links, and files over 1 MiB, are not taken"))
+    if isinstance(error, UnicodeDecodeError) and b"__global__" in error.object:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        what = f"line {line} of the .cu file is not UTF-8"
+        return Refusal("compile_error", (what, "save the file as UTF-8"))
+    return None
 
 
 def refusal(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from grader import simulator
-from grader.cuda_host import inline
+from grader.cuda_host import inline, refusals
 from grader.cuda_host.drawing import POISON, draw, shown_places
 from grader.simulator import host_marks
 
@@ -135,7 +135,8 @@ def _called(
         around.prepare(x)
     except NotImplementedError:
         raise
-    except Exception:
+    except Exception as error:
+        watch.seen.refusal = watch.seen.refusal or refusals.unreadable(error)
         if not watch.seen.has_ended:
             raise
         return {**log, **watch.seen.told()}
@@ -147,6 +148,7 @@ def _called(
         # a call that only compiles always ends so
         has_compiled = arguments["compiles"] and watch.seen.n_calls > 0
         is_refusal = arguments["may_refuse"] and _refuses(error)
+        watch.seen.refusal = watch.seen.refusal or refusals.unreadable(error)
         if not (watch.seen.has_ended or has_compiled or is_refusal):
             raise
         log["raised"] = f"{type(error).__name__}: {error}"

@@ -254,3 +254,33 @@ def test_an_answer_on_a_full_disk_is_none(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
     with pytest.raises(OSError, match="No space"):
         native.call(program, "f", ())
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_a_byte_order_mark_is_told(asked: list[dict[str, Any]], on_host: bool) -> None:
+    """load_inline puts lines before it; in a comment it does no harm."""
+    watch = Watch(on_host=on_host)
+
+    with pytest.raises(StoppedError):
+        load(watch, "\ufeff" + CUDA).f(1)
+
+    assert watch.seen.refusal is not None
+    assert watch.seen.refusal.kind == "compile_error"
+    assert watch.seen.refusal.lines[0].startswith("cuda_sources:1: a byte-order mark")
+    assert "without BOM" in watch.seen.refusal.lines[1]
+    assert refusals.marked(CUDA + "// \ufeff", "cuda_sources") is None
+    assert not asked
+
+
+def test_a_file_for_load_may_begin_with_a_byte_order_mark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """There the compiler reads the file itself, and skips the mark."""
+    path = tmp_path / "f.cu"
+    path.write_bytes(b"\xef\xbb\xbf" + CUDA.encode() + b"// caf\xe9\n")
+    monkeypatch.setattr(inline, "_real_load", lambda **_options: SimpleNamespace(f=lambda x: x))
+    monkeypatch.setattr(inline, "_find_tools", lambda: None)
+    watch = Watch(on_host=False)
+
+    assert watch.load(name="f", sources=[str(path)]).f(2) == 2
+    assert watch.seen.refusal is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,40 @@ def picky(error: Exception) -> Callable[[torch.Tensor], torch.Tensor]:
         return 2 * x
 
     return function
+
+
+@pytest.mark.parametrize("may_refuse", [False, True])
+@pytest.mark.parametrize(
+    ("content", "said", "advice"),
+    [
+        (None, "the submission has no file cuda_gelu.cu", "links, and files over 1 MiB"),
+        (b"__global__ void k() {\n  // caf\xe9\n}\n", "line 2 of the .cu file", "as UTF-8"),
+    ],
+)
+def test_a_cu_file_that_cannot_be_read_is_told(
+    tmp_path: Path, content: bytes | None, said: str, advice: str, may_refuse: bool
+) -> None:
+    """Not there, which is so of a link too, or no text: what to do, and no traceback."""
+    path = tmp_path / "cuda_gelu.cu"
+    if content is not None:
+        path.write_bytes(content)
+
+    log = called(lambda _: path.read_text(encoding="utf-8"), may_refuse=may_refuse)
+
+    assert log["refusal"]["kind"] == "compile_error"
+    assert said in log["refusal"]["lines"][0]
+    assert advice in log["refusal"]["lines"][1]
+
+
+def test_another_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """A file of the submission's own invention is no .cu file."""
+    path = tmp_path / "notes.txt"
+
+    with pytest.raises(FileNotFoundError):
+        called(lambda _: path.read_text())
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(UnicodeDecodeError):
+        called(lambda _: path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
