@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 from types import ModuleType
 from typing import Any
 
@@ -39,11 +41,24 @@ def _called(function: Any, given: dict[str, Any]) -> Any:
         # shown beside the traceback: which of the many calls it was
         print(f"called with {', '.join(f'{name}={value}' for name, value in given.items())}")
         raise
-    # a named tuple is a tuple, and NumPy's and torch's numbers are numbers
+    # a named tuple is a tuple
     if isinstance(returned, list | tuple):
-        return [_number(item) for item in returned]
-    return _number(returned)
+        return [_plain(item) for item in returned]
+    return _plain(returned)
 
 
-def _number(value: Any) -> Any:
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+def _plain(value: Any) -> Any:
+    """A number or a text of another class as Python's own: of NumPy and torch, a Fraction, an Enum."""
+    if isinstance(value, bool):
+        return value
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    elif isinstance(value, str):
+        value = str.__str__(value)
+    elif isinstance(value, numbers.Integral):
+        value = int(value)
+    elif isinstance(value, numbers.Real):
+        # a Fraction that no float can hold is wrong as it is
+        with contextlib.suppress(OverflowError):
+            value = float(value)
+    return value

@@ -203,6 +203,36 @@ def test_numbers_of_other_libraries_are_numbers(returned: str, extra: int, tmp_p
     assert (mistake is None) == (extra == 0)
 
 
+@pytest.mark.parametrize(
+    ("returned", "is_right"),
+    [
+        ("Fraction(12, 64), Limit.REGISTERS", True),
+        ("Share(12 / 64), Limit.REGISTERS", True),
+        ("Fraction(13, 64), Limit.REGISTERS", False),
+        ("Share(13 / 64), Limit.REGISTERS", False),
+        ("Fraction(12, 64), Limit.WARPS", False),
+        ("Fraction(10**400), Limit.REGISTERS", False),
+    ],
+)
+@pytest.mark.parametrize("enum", ["str, Enum", "StrEnum"])
+def test_numbers_and_texts_of_other_classes_count(
+    returned: str, is_right: bool, enum: str, tmp_path: Path
+) -> None:
+    """A share may be a Fraction and a limit a member of an Enum; wrong ones are as wrong.
+
+    160 registers a thread leave an SM 3 blocks of 4 warps, 12 of 64.
+    """
+    file = tmp_path / "performance_model.py"
+    file.write_text(
+        "from enum import Enum, IntEnum, StrEnum\nfrom fractions import Fraction\n"
+        "class Share(float): pass\nclass Blocks(IntEnum): THREE = 3\n"
+        f"class Limit({enum}):\n    REGISTERS = 'registers'\n    WARPS = 'warps'\n"
+        f"def occupancy(*given):\n    return Blocks.THREE, {returned}\n"
+    )
+
+    assert (run(file, "occupancy-registers") is None) == is_right
+
+
 def test_a_log_without_the_answers_is_a_protocol_error() -> None:
     """Only a forger's process sends too few answers, or none."""
     for returned in ([], [1, 2, 3]):
