@@ -29,6 +29,7 @@ _FORM = {
 OPERATOR = "aten::"
 N_VALUES = 3
 MAX_REPEATS = 9
+MAX_CALLS = 10**6  # of run in one profile; whoever forges a log may write any number
 TIMEOUT_S = 60.0  # a first profile of a GPU loads its tracing library
 # the same number, whole microseconds at the least: no two measurements are compared
 RTOL, ATOL_US = 1e-3, 1.0
@@ -93,13 +94,21 @@ def judge(case: Case, arguments: Inputs, log: Log) -> Mistake | None:
 def _compared(case: Case, arguments: Inputs, items: Items, rows: Rows, log: Log) -> Mistake | None:
     """What was returned, beside one of the student's profiles."""
     how = case.id.partition("-")[2]
+    wanted = wanted_counts(case, arguments)
+    n_calls = _n_calls(rows, wanted)
     return (
         _wrong_names(items, rows)
-        or _wrong_counts(items, rows, wanted_counts(case, arguments), log)
-        or (_wrong_times(items, rows) if how == "time" else None)
+        or _wrong_counts(items, rows, wanted, log)
+        or (_wrong_times(items, rows, n_calls) if how == "time" else None)
         or (_wrong_order(items) if how == "order" else None)
-        or (_wrong_on_gpu(items, rows) if how == "gpu" else None)
+        or (_wrong_on_gpu(items, rows, n_calls) if how == "gpu" else None)
     )
+
+
+def _n_calls(rows: Rows, wanted: Mapping[str, int]) -> int:
+    """Of how many calls of run a profile is; whoever made one of several may return their mean."""
+    shares = [rows[name]["calls"] // n for name, n in wanted.items() if n and name in rows]
+    return max(1, min([*shares, MAX_CALLS])) if shares else 1
 
 
 def _not_profiled(log: Log) -> Mistake | None:
@@ -179,16 +188,17 @@ def _by_shape(got: Mapping[str, int], rows: Rows, wrong: Sequence[str]) -> list[
     return []
 
 
-def _wrong_times(items: Items, rows: Rows) -> Mistake | None:
+def _wrong_times(items: Items, rows: Rows, n_calls: int) -> Mistake | None:
     """Compares with the self times of the profile, and says what else a wrong one is."""
     for name, (calls, cpu_us, _) in items:
-        row = rows[name]
+        row = {key: rows[name][key] / n_calls for key in ("cpu_us", "total_us")}
         if _near(cpu_us, row["cpu_us"]):
             continue
         others = {
             "that is the total time: it counts what the operator calls, and those count it again": (
                 row["total_us"]
             ),
+            f"that is the time of all {n_calls} calls of run(), want one's": rows[name]["cpu_us"],
             "that is the time of one call, on average": row["cpu_us"] / max(calls, 1),
             "that is the total time of one call, on average": row["total_us"] / max(calls, 1),
             "those are milliseconds": row["cpu_us"] / 1e3,
@@ -196,7 +206,7 @@ def _wrong_times(items: Items, rows: Rows) -> Mistake | None:
         }
         is_what = [what for what, value in others.items() if _near(cpu_us, value, atol=0)]
         added = sum(values[1] for _, values in items)
-        whole = sum(row["cpu_us"] for row in rows.values())
+        whole = sum(row["cpu_us"] for row in rows.values()) / n_calls
         return Mistake(
             f"cpu_us of {name}: got {cpu_us:.6g}, want {row['cpu_us']:.6g}",
             (
@@ -218,12 +228,12 @@ def _wrong_order(items: Items) -> Mistake | None:
     return None
 
 
-def _wrong_on_gpu(items: Items, rows: Rows) -> Mistake | None:
+def _wrong_on_gpu(items: Items, rows: Rows, n_calls: int) -> Mistake | None:
     if not any(row["gpu_us"] for row in rows.values()):
         hint = "it records kernels only with torch.profiler.ProfilerActivity.CUDA"
         return Mistake("the profile has no time on the GPU", (hint,))
     for name, (_, _, gpu_us) in items:
-        want = rows[name]["gpu_us"]
+        want = rows[name]["gpu_us"] / n_calls
         if not _near(gpu_us, want):
             hint = "want self_device_time_total"
             return Mistake(f"gpu_us of {name}: got {gpu_us:.6g}, want {want:.6g}", (hint,))

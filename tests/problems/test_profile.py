@@ -65,6 +65,15 @@ def profile(run):
         run()
     return told(prof.key_averages())
 """
+MEAN = """
+def profile(run):
+    run()
+    with torch.profiler.profile() as prof:
+        for _ in range(5):
+            run()
+    sums = told(prof.key_averages())
+    return {name: (n // 5, cpu / 5, gpu / 5) for name, (n, cpu, gpu) in sums.items()}
+"""
 START_STOP = """
 def profile(run):
     prof = torch.profiler.profile()
@@ -99,6 +108,7 @@ def checked(text: str, folder: Path, *cases: str) -> dict[str, tuple[Verdict, st
         pytest.param(AUTOGRAD.replace("range(5)", "range(150)"), id="many-calls-before"),
         pytest.param(AUTOGRAD, id="autograd-profiler"),
         pytest.param(START_STOP, id="start-and-stop"),
+        pytest.param(MEAN, id="mean-of-five"),
     ],
 )
 def test_other_right_ways_pass(text: str, tmp_path: Path) -> None:
@@ -329,6 +339,41 @@ def test_whole_microseconds_are_right(name: str, cpu_us: float, is_right: bool) 
     values[1] = cpu_us
 
     assert (judged("matmul-time", log) is None) == is_right
+
+
+@pytest.mark.parametrize(
+    ("divided_by", "said"),
+    [
+        (4, None),
+        (1, "that is the time of all 4 calls of run()"),
+        (2, "your times add up to"),
+    ],
+)
+def test_a_mean_over_several_calls_is_right(divided_by: int, said: str | None) -> None:
+    """A profile of four calls holds four times each; counts and times are told of one."""
+    log = timed("matmul-time", {"aten::mm": 360.0, "aten::matmul": 36.0})
+    log["n_profiled"] = 4
+    for row in log["profiles"][0]:
+        row["calls"] *= 4
+    for _, values in log["items"]:
+        values[1] /= divided_by
+
+    mistake = judged("matmul-time", log)
+
+    if said is None:
+        assert mistake is None
+    else:
+        assert mistake is not None
+        assert said in mistake.details[0]
+
+
+def test_a_forged_number_of_calls_is_no_fault_of_the_grader() -> None:
+    """No float holds it."""
+    log = timed("matmul-time", {"aten::mm": 360.0, "aten::matmul": 36.0})
+    for row in log["profiles"][0]:
+        row["calls"] = 10**400
+
+    assert judged("matmul-time", log) is not None
 
 
 def test_any_profile_that_was_made_may_be_returned() -> None:
