@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import pytest
 import torch
@@ -24,6 +26,14 @@ SPECIMENS = [
 ]
 
 
+LARGE = 20_000  # elements; larger cases are drawn less often
+
+
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether an argument is a tensor."""
+    return isinstance(value, torch.Tensor)
+
+
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
     """Starts the processes of all tests here."""
@@ -39,6 +49,25 @@ def test_file_is_as_it_must_be(specimen: Specimen, launcher: Launcher) -> None:
     examined = examine(specimen, "cpu", REFERENCE, launcher)
 
     assert not examined.complaints, "\n\n".join(examined.complaints)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_inputs_are_drawn_whatever_the_seed(problem: Problem) -> None:
+    """A grading's seed is secret and new: no draw may fail, or look for numbers without an end."""
+
+    def out_of_time(*_: object) -> None:
+        raise TimeoutError("a draw took over 20 s")
+
+    before = signal.signal(signal.SIGALRM, out_of_time)
+    try:
+        for case in problem.cases:
+            signal.alarm(20)
+            size = sum(x.numel() for x in inputs.draw(problem, case, 0).values() if is_tensor(x))
+            for seed in range(1, 3 if size > LARGE else 60):
+                inputs.draw(problem, case, seed)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
