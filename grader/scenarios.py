@@ -44,9 +44,9 @@ def plain(value: object, depth: int = 0) -> Any:
     {'blocks': [3, 2], 'share': {'type': 'float', 'text': 'nan'}}
     """
     # exact types: a subclass may behave in its own way while it is written
-    if value is None or type(value) in {bool, int}:
+    if value is None or type(value) is bool:
         return value
-    if type(value) is float and math.isfinite(value):
+    if is_number(value) or (type(value) is float and math.isfinite(value)):
         return value
     if type(value) is str:
         return value[:_MAX_TEXT_CHARS]
@@ -54,7 +54,18 @@ def plain(value: object, depth: int = 0) -> Any:
         return [plain(item, depth + 1) for item in value]  # type: ignore[attr-defined]  # a list or tuple
     if depth < _MAX_DEPTH and type(value) is dict and all(type(key) is str for key in value):
         return {key: plain(item, depth + 1) for key, item in value.items()}
-    return {"type": type(value).__name__, "text": repr(value)[:_MAX_TEXT_CHARS]}
+    return {"type": type(value).__name__, "text": _text(value)}
+
+
+def _text(value: object) -> str:
+    try:
+        return repr(value)[:_MAX_TEXT_CHARS]
+    except RecursionError:
+        return "nested too deep to be shown"
+    except ValueError:
+        if type(value) is int:  # Python writes no more than 4300 digits
+            return f"an int of {value.bit_length()} bits"
+        raise
 
 
 def has_form(value: Any, form: Any) -> bool:
@@ -122,7 +133,7 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping) and value.keys() == _FOREIGN:
         kind, text = str(value["type"]), str(value["text"])
         article = "an" if kind[:1].lower() in {*"aeiou"} else "a"
-        return text if kind == "float" else f"{article} {kind}: {text}"
+        return text if kind in {"int", "float"} else f"{article} {kind}: {text}"
     return repr(value)
 
 

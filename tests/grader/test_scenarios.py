@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -244,3 +245,31 @@ def test_what_arithmetic_cannot_take_is_no_number(value: float) -> None:
     assert not is_number(value)
     assert is_number(0.5e300)
     assert is_number(10**299)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (10**299, 10**299),
+        (10**400, {"type": "int", "text": str(10**400)}),
+        (-(1 << 20_000), {"type": "int", "text": "an int of 20001 bits"}),
+    ],
+    ids=["number", "large", "larger-than-python-writes"],
+)
+def test_an_int_that_no_float_holds_is_told_as_text(value: int, told: object) -> None:
+    """Neither JSON nor a message can carry each of them."""
+    assert plain(value) == told
+    assert json.loads(json.dumps(plain(value))) == told
+
+
+def test_a_list_of_lists_without_end_is_told() -> None:
+    """Deeper than Python follows it is text; a few levels are a list."""
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    told = plain(deep)
+    for _ in range(8):
+        (told,) = told
+
+    assert told == {"type": "list", "text": "nested too deep to be shown"}
+    assert plain([[[1]]]) == [[[1]]]
