@@ -18,6 +18,9 @@ def vector_add_kernel(
     BLOCK_SIZE: tl.constexpr,  # elements one program adds, a power of two
 ):
     # Program 0 adds elements 0 .. BLOCK_SIZE-1, program 1 the next BLOCK_SIZE, and so on.
+    # tl.program_id(axis=0) is this program's number, tl.arange(0, BLOCK_SIZE) a block of 0, 1, 2, ...
+    # tl.load(ptr + offsets, mask=..., other=...) reads a block, tl.store(ptr + offsets, block, mask=...)
+    # writes one, both where the mask is true.
     # n_elements need not be a multiple of BLOCK_SIZE: what must the last program not touch?
     # TODO: your code here, instead of the next line
     tl.static_assert(False, "TODO: implement vector_add_kernel")
@@ -35,6 +38,7 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
     The kernel must read 2n elements and write n: nothing twice.
     """
+    # A kernel walks through memory and knows no strides: x.contiguous() copies a vector with gaps.
     # Allocate the output, choose a BLOCK_SIZE, and launch one program per block:
     #     vector_add_kernel[grid](..., BLOCK_SIZE=...)   with grid = (number of programs,)
     # TODO: your code here, instead of the next line
