@@ -63,7 +63,7 @@ BAD = {
         .replace("(x, y, x.numel()", "(x, z, 1")
         .replace("return y", "return 2 * x"),
         {"passed"},
-        "kernels of your own wrote",
+        "kernels wrote 1 elements, but the output has 7",
     ),
     "integers": (CALL + "return (2 * x).to(torch.uint8)\n", {"wrong_dtype"}, "dtype uint8, want"),
     "floods": (CALL + "print('x' * 100_000_000); return 2 * x\n", {"passed"}, ""),
